@@ -23,6 +23,8 @@ class FakeClock:
     def wall_s(self) -> float:
         return self.time_s()
 
+    off_s = 0.0
+
     def monotonic_s(self) -> float:
         return self._monotonic_s
 

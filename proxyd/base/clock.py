@@ -9,6 +9,8 @@ from math import inf
 
 from proxyd.base.ports import Clock
 
+MOST_OFF_S = 2.0
+"""By how much more than a chronon a machine's clock may be wrong before it is reported."""
 _SLOW = 0.5  # of the usual speed, while the machine's clock is behind
 
 
@@ -31,10 +33,20 @@ class SystemClock:
         wall_s: Callable[[], float] = time.time,  # noqa: TID251 - this is the one place
         monotonic_s: Callable[[], float] = time.monotonic,  # noqa: TID251 - this is the one place
     ) -> None:
-        self._wall_s = wall_s
+        self._machine_s = self._wall_s = wall_s
         self._monotonic_s = monotonic_s
         self._now_s = wall_s()
         self._read_s = monotonic_s()
+
+    def follow(self, wall_s: Callable[[], float]) -> None:
+        """Take the time from elsewhere from now on; the first time it may jump, so nothing must be planned yet."""
+        if wall_s != self._wall_s:
+            self._wall_s, self._now_s, self._read_s = wall_s, wall_s(), self._monotonic_s()
+
+    @property
+    def off_s(self) -> float:
+        """How far the machine's clock is ahead of the time that is followed, in seconds; negative if it is behind."""
+        return self._machine_s() - self._wall_s()
 
     def time_s(self) -> float:
         """Return unix seconds that never go back."""
@@ -44,7 +56,7 @@ class SystemClock:
         return self._now_s
 
     def wall_s(self) -> float:
-        """Return the unix seconds of the machine's clock."""
+        """Return the unix seconds of the machine's clock, or of the one that is followed."""
         return self._wall_s()
 
     def monotonic_s(self) -> float:

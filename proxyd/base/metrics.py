@@ -117,6 +117,9 @@ class Metrics:
         self.clock_ahead = Gauge(
             "proxyd_clock_ahead_seconds", "How far the clock was set back and has not caught up yet.", registry=r
         )
+        self.clock_off = Gauge(
+            "proxyd_clock_off_seconds", "How far the machine's clock is ahead of the database's.", registry=r
+        )
         self.item_delay = Histogram(
             "proxyd_item_delay_seconds",
             "Publication to being seen, of items with a time.",

@@ -21,7 +21,11 @@ class Clock(Protocol):
         """Return unix seconds for everything that is planned and stored; they never go back during a run."""
 
     def wall_s(self) -> float:
-        """Return unix seconds by the machine's clock, for others to compare with their own."""
+        """Return unix seconds that may go back, for others to compare with their own."""
+
+    @property
+    def off_s(self) -> float:
+        """How far the machine's clock is ahead of the one that is followed, such as a database's, in seconds."""
 
     def monotonic_s(self) -> float:
         """Return seconds that never go back; only their differences are meaningful."""

@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 from proxyd.app import wiring as app
 from proxyd.app.network import Network, open_channels, open_network, open_tracer
 from proxyd.app.server import ApiSettings, serve_api, serve_health
-from proxyd.base.clock import SystemClock
+from proxyd.base.clock import MOST_OFF_S, SystemClock
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.log import configure
 from proxyd.base.metrics import ROLES, Metrics
@@ -44,6 +44,7 @@ try:
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.cluster.shared_fleet import SharingPlanners, share_fleet
+    from proxyd.store.databases.lease import DatabaseTime, Lease
     from proxyd.store.databases.membership import Membership, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
@@ -51,6 +52,7 @@ except ModuleNotFoundError as error:  # the optional dependency is not installed
     ) from error
 
 _LOOK_S = 2.0  # how often a notifier polls
+_CLOCK_S = 10.0  # how often a machine compares its clock
 _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
 _QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
 _PATIENCE = 4.0  # times probe_timeout and host_spacing, for one request with its redirects and robots.txt
@@ -80,6 +82,7 @@ class Machine:
     is_standing_by: bool = False
     is_waiting: bool = False  # for planners of another version
     daemon: Daemon | None = None
+    time: DatabaseTime = field(default_factory=DatabaseTime)
 
     async def run(self) -> None:
         """Do the roles of the settings until ``stop``; the planner ends before the prober and the notifier."""
@@ -90,6 +93,7 @@ class Machine:
                 refused = tasks.create_task(self.link.server.fail_if_refused(), name="NATS")
             supervisor = Supervisor(supervision(), self.clock, self._prove_alive)
             feeding = tasks.create_task(supervisor.run(), name="watchdog")
+            watching = tasks.create_task(self._watch_clock(), name="clock")
             supervisor.ready(f"role {role}")
             if self.link is not None and role in {"all", "prober"}:
                 tasks.create_task(self._probe(self.link, works_on), name="prober")
@@ -100,6 +104,7 @@ class Machine:
             await self.stopping.wait()
             supervisor.stopping()
             feeding.cancel()
+            watching.cancel()
             if self.link is not None:
                 refused.cancel()
             works_on.set()
@@ -122,14 +127,14 @@ class Machine:
         settings = self.settings
         joining = sharing(
             settings.database,
-            "planner",
+            Lease("planner", settings.lease, time=self.time),
             self.name,
-            lease_s=settings.lease,
             wait=self._wait_for_planners,
             address=await asyncio.to_thread(address_of_listener, settings),
             rest_s=0.0 if self.link is None else _HOLD * settings.lease,
         )
         async with joining as joined:
+            self.clock.follow(self.time.time_s)
             shares = joined.shares
             transport = self._transport(joined)
             parts = self._parts(joined, transport, lambda: shares.own)
@@ -158,8 +163,10 @@ class Machine:
     async def _notify(self, works_on: asyncio.Event) -> None:
         """Deliver, to a share of the endpoints, until the planner has ended."""
         settings = self.settings
-        joining = sharing(settings.database, "notifier", self.name, lease_s=settings.lease, wait=self._wait)
+        lease = Lease("notifier", settings.lease, time=self.time)
+        joining = sharing(settings.database, lease, self.name, wait=self._wait)
         async with joining as joined:
+            self.clock.follow(self.time.time_s)
             shares = joined.shares
             transport = LocalTransport(self.network.prober, joined.lease.is_held)
             parts = self._parts(joined, transport, lambda: shares.own)
@@ -276,6 +283,20 @@ class Machine:
         for store in tuple(self.stores.values()):
             await store.writer.ping()
 
+    @property
+    def _is_clock_right(self) -> bool:
+        return abs(self.clock.off_s) <= self.settings.chronon + MOST_OFF_S
+
+    async def _watch_clock(self) -> None:
+        """Say if the machine's clock differs from that of the database, which changes nothing but confuses people."""
+        was_right = True
+        while True:
+            self.metrics.clock_off.set(self.clock.off_s)
+            if was_right and not self._is_clock_right:
+                log.warning("the machine's clock is wrong; proxyd uses the database's", ahead_s=round(self.clock.off_s))
+            was_right = self._is_clock_right
+            await asyncio.sleep(_CLOCK_S)
+
     async def _wait_for_planners(self, seconds: float) -> None:
         """Wait to look again whether planners of another version have ended; for ever until the lease is taken."""
         self.is_waiting = seconds < inf
@@ -321,7 +342,7 @@ class Machine:
     @asynccontextmanager
     async def _health(self) -> AsyncIterator[None]:
         def readiness() -> dict[str, bool]:
-            checks = {"serving": not self.stopping.is_set()}
+            checks = {"serving": not self.stopping.is_set(), "clock": self._is_clock_right}
             if self.settings.role in {"all", "planner"}:
                 checks["planner"] = self.is_waiting  # or an upgrade would never end those that it waits for
             if self.link is not None:

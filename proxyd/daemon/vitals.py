@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from proxyd.base.clock import MOST_OFF_S
 from proxyd.base.metrics import Metrics, Samples
 from proxyd.base.ports import Clock, Transport
 from proxyd.core.errors import StoreError
@@ -78,5 +79,6 @@ class DaemonVitals:
             "plan": 0 <= age_s <= fresh_s,
             "transport": self.transport.is_up,
             "probes": self.probes.silence_s(self.clock.time_s()) <= _MOST_UNANSWERED_S,
+            "clock": abs(self.clock.off_s) <= self.known.grid.length_s + MOST_OFF_S,
             "serving": not self.probes.is_draining,
         }

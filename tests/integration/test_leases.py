@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from proxyd.base.clock import SystemClock
 from proxyd.config import Settings
 from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
-from proxyd.store.databases.lease import Lease
+from proxyd.store.databases.lease import DatabaseTime, Lease
 from proxyd.store.databases.membership import Membership, sharing
 from proxyd.store.databases.postgresql import session_of, wait_for_answer
 from proxyd.store.databases.schema import is_newest, migration_config
@@ -28,7 +29,7 @@ END_LEASES = f"SELECT pg_terminate_backend(pid) {LEASES}"  # those of other test
 
 
 def planning(database: str, lease_s: float = LEASE_S) -> AbstractAsyncContextManager[Membership]:
-    return sharing(database, "planner", "m", lease_s=lease_s, wait=CLOCK.sleep)
+    return sharing(database, Lease("planner", lease_s), "m", wait=CLOCK.sleep)
 
 
 def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_away() -> None:
@@ -98,7 +99,7 @@ async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgres
             lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         )
     for role in ("planner", "notifier"):
-        begins = sharing(database, role, "m", lease_s=LEASE_S, wait=CLOCK.sleep)
+        begins = sharing(database, Lease(role, LEASE_S), "m", wait=CLOCK.sleep)
         with pytest.raises(StoreError, match="a newer proxyd created the"):
             async with begins:
                 pass
@@ -117,3 +118,33 @@ async def test_a_token_is_not_worth_changing_the_tables_under_a_daemon(
         assert not await session_of(connections).call(is_newest)
         await session_of(connections).call(lambda c: command.stamp(migration_config(c), "head"))
         assert await create_token(settings, "t", "read", expires_in_s=None)
+
+
+@pytest.mark.parametrize("off_s", [3600.0, -3600.0])
+async def test_a_machine_with_a_wrong_clock_goes_by_the_time_of_the_database(
+    postgresql: PostgresServer, off_s: float
+) -> None:
+    clock = SystemClock(lambda: time.time() + off_s)
+    lease = Lease("planner", LEASE_S)
+    async with sharing(postgresql.create(), lease, "m", wait=clock.sleep):
+        clock.follow(lease.time.time_s)
+        assert clock.time_s() == pytest.approx(time.time(), abs=0.5)
+        assert clock.wall_s() == pytest.approx(time.time(), abs=0.5)
+        assert clock.off_s == pytest.approx(off_s, abs=0.5)
+        before_s = clock.time_s()
+        clock.follow(lease.time.time_s)  # after a lease was lost, and taken again
+        assert 0.0 <= clock.time_s() - before_s < 0.5
+
+
+def test_a_slow_answer_tells_less_of_the_time_than_a_quick_one_did() -> None:
+    now_s = [100.0]
+    database = DatabaseTime(lambda: now_s[0])
+    now_s[0] = 100.02
+    database.note(5000.0, 100.0)
+    assert database.time_s() == pytest.approx(5000.01)
+    now_s[0] = 110.0
+    database.note(5004.0, 102.0)  # between 102 and 110
+    assert database.time_s() == pytest.approx(5009.99)
+    now_s[0] = 111.0
+    database.note(5011.2, 111.0)
+    assert database.time_s() == pytest.approx(5011.2)

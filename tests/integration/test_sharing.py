@@ -14,6 +14,7 @@ from proxyd.base.clock import SystemClock
 from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.connections import MEMBERS
+from proxyd.store.databases.lease import Lease
 from proxyd.store.databases.membership import Membership, sharing
 from proxyd.store.databases.postgresql import session_of
 from proxyd.store.databases.shards import SHARDS
@@ -63,8 +64,8 @@ class Party:
 
     @asynccontextmanager
     async def join(self, name: str) -> AsyncIterator[Membership]:
-        times = {"lease_s": LEASE_S, "rest_s": 3.0}
-        async with sharing(self.database, self.role, name, wait=CLOCK.sleep, **times) as joined:  # type: ignore[arg-type]
+        lease = Lease(self.role, LEASE_S)
+        async with sharing(self.database, lease, name, wait=CLOCK.sleep, rest_s=3.0) as joined:
             self.members.append(joined)
             task = asyncio.create_task(joined.shares.follow(self._soon, self._changed, self._busy))
             self.following[name] = task

@@ -238,20 +238,23 @@ class Membership:
 @asynccontextmanager
 async def sharing(
     url: str,
-    role: str,
+    lease: Lease,
     name: str,
     *,
-    lease_s: float,
     wait: Callable[[float], Awaitable[None]],
     address: str = "",
     rest_s: float = 0.0,
 ) -> AsyncIterator[Membership]:
-    """Share a role's work with other processes; ``name`` is that of this machine, ``rest_s`` that of a ``Member``.
+    """Share the work of the lease's role with other processes.
+
+    ``name`` is that of this machine, ``rest_s`` that of a ``Member``. The database's time is known from then on, and
+    read again with the lease.
 
     The first planner makes the tables, or brings them to the newest schema once no other version works on them. Others
     wait for that. Raises ``StoreUnreachableError``: the database is unreachable; ``StoreError``: a newer proxyd made
     the tables, or one that divides work otherwise.
     """
+    role, lease_s = lease.role, lease.length_s
     number, secret = secrets.randbelow(_MOST_MEMBERS) + 1, secrets.token_urlsafe(32)
     member = Member(role, name, number, address, secret, rest_s=rest_s)
 
@@ -262,9 +265,10 @@ async def sharing(
     async with AsyncExitStack() as stack:
         called = _session_name(role, number)
         connections = await stack.enter_async_context(postgresql_connections(url, name=called, lease_s=lease_s))
-        session, lease = session_of(connections), Lease(role, lease_s)
+        session = session_of(connections)
         await _until_newest(session, role, lease_s, wait)
         renewing = await stack.enter_async_context(renew_lease(lease, url, take, wait(inf)))
+        await wait_for_answer(session.call(lease.read_time), lease_s)
         await wait_for_answer(session.call(partial(_join, member)), LONGEST_TURN * lease_s)
         lease.begin(select(t.members.c.member).where(t.members.c.member == member.number))
         session.check = lease.must_be_ours
