@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyd.cli.printed_answers import ask, print_answer, print_list, settings_of
-from proxyd.core.errors import ProxydError, SilentError, StoreInUseError, UnreachableError
+from proxyd.core.errors import ConfigError, NotFoundError, ProxydError, SilentError, StoreInUseError, UnreachableError
 from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, verb
 
 if TYPE_CHECKING:
     from proxyd.client.types import TokenMade
     from proxyd.cluster.nats_users import Server
+    from proxyd.config import Settings
 
 
 _STARTING_S, _PAUSE_S = 30.0, 0.25  # a daemon may take so long from its lock on the database to its socket
@@ -79,16 +80,40 @@ def _size(path: Path | None) -> int:
 @verb(
     "backup",
     "proxyd backup /var/backups/proxyd.db",
-    takes=[argument("file", "file to write; must not exist yet", type=Path, metavar="FILE"), JSON],
+    "proxyd backup --verify",
+    takes=[
+        argument("file", "file to write; must not exist yet", type=Path, metavar="FILE", nargs="?"),
+        flag("--verify", "only check a copy: FILE, or the newest nightly one"),
+        JSON,
+    ],
 )
 async def backup(options: argparse.Namespace) -> int:
     """Write and check a copy of the database; the daemon may run."""
-    from proxyd.store import back_up
+    from proxyd.store import back_up, check_copy
 
-    await back_up(settings_of(options).database, options.file)
+    settings = settings_of(options)
+    if options.verify:
+        file = options.file or _newest_copy(settings)
+        await check_copy(file)
+        said = f"{file}: {file.stat().st_size / 2**20:.1f} MiB, sound; `proxyd restore {file}` brings it back"
+        return print_answer(options, {"file": str(file), "bytes": file.stat().st_size}, [said])
+    if options.file is None:
+        raise ConfigError(["name the file to write, or take --verify"])
+    await back_up(settings.database, options.file)
     size = options.file.stat().st_size
     said = f"{options.file}: {size / 2**20:.1f} MiB, checked; `proxyd restore {options.file}` brings it back"
     return print_answer(options, {"file": str(options.file), "bytes": size}, [said])
+
+
+def _newest_copy(settings: Settings) -> Path:
+    from proxyd.daemon.housekeeping import nightly_copies
+
+    folder = settings.backup_folder
+    if folder is None:
+        raise ConfigError(["no nightly copies are made (setting backup); name the file to check"])
+    if not (copies := nightly_copies(folder)):
+        raise NotFoundError(f"there is no nightly copy in {folder} yet; make one with `proxyd backup FILE`")
+    return copies[-1]
 
 
 @verb(

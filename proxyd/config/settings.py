@@ -583,7 +583,11 @@ class Settings(BaseModel):
         description="maximum size of all pictures of `SET SCREENSHOT` together. Looked at every hour: the oldest are "
         "deleted first, and their notifications stay without them",
     )
-    backup: Path | None = Field(None, description="folder for a nightly copy of the database")
+    backup: Path | None = Field(
+        None,
+        description="folder for a nightly copy of the database, or `off`. Empty: the folder `backups` beside a "
+        "database file, none for PostgreSQL",
+    )
     backup_copies: Annotated[int, Field(ge=1, le=1000)] = Field(
         7, description="number of nightly copies that are kept; older ones are deleted"
     )
@@ -601,6 +605,13 @@ class Settings(BaseModel):
     def database_path(self) -> Path | None:
         """Path of the database file; ``None`` if the database is not a file."""
         return None if self.database.startswith(POSTGRESQL) else Path(self.database)
+
+    @property
+    def backup_folder(self) -> Path | None:
+        """The folder of the nightly copies of the database; ``None`` if none are made."""
+        if self.backup is not None:
+            return None if str(self.backup) in {"", ".", "off"} else self.backup
+        return None if self.database_path is None else self.database_path.parent / "backups"
 
     @property
     def database_shown(self) -> str:

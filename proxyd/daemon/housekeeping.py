@@ -22,6 +22,7 @@ from proxyd.store.databases.sqlite import sync
 from proxyd.store.plan_rows import expire_pictures
 from proxyd.store.retention import ItemSizes, expire, expire_items, fitting_since_s, measure_items
 
+_DAY_S = 86400.0
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
 log = structlog.get_logger("housekeeping")
 
@@ -48,6 +49,7 @@ class Housekeeping:
         scheduler.add_job(self._look, "interval", seconds=60, id="disk")
         scheduler.add_job(self._in_turn(self._expire), "interval", hours=1, id="expiry")
         scheduler.add_job(self._in_turn(self._copy), "cron", hour=3, minute=17, id="backup")
+        scheduler.add_job(self._in_turn(self._copy_if_old), "interval", hours=1, id="missed backup")
         scheduler.add_job(self._in_turn(self._store.upkeep.vacuum), "cron", hour=4, minute=17, id="vacuum")
         scheduler.add_job(self._in_turn(self._measure), id="sizes")
         scheduler.start()
@@ -84,8 +86,8 @@ class Housekeeping:
             await _measure_disk(self._settings.database_path.parent, self._metrics)
 
     async def _note_newest(self) -> None:
-        if self._settings.backup is not None:
-            newest_s = await asyncio.to_thread(newest_backup_s, self._settings.backup)
+        if (folder := self._settings.backup_folder) is not None:
+            newest_s = await asyncio.to_thread(newest_backup_s, folder)
             self._metrics.backup_s.set(self._clock.time_s() if newest_s is None else newest_s)
 
     async def _expire(self) -> None:
@@ -111,11 +113,22 @@ class Housekeeping:
         self._show(sizes)
         return deleted
 
+    async def _copy_if_old(self) -> None:
+        """Make the copy that a machine which was off at night has missed."""
+        folder = self._settings.backup_folder
+        newest_s = None if folder is None else await asyncio.to_thread(newest_backup_s, folder)
+        if newest_s is None or newest_s < self._clock.time_s() - _DAY_S:
+            await self._copy()
+
     async def _copy(self) -> None:
-        if self._settings.backup is None:
+        if (folder := self._settings.backup_folder) is None:
+            return
+        database = self._settings.database_path
+        if database is not None and not await asyncio.to_thread(_has_room, folder, database):
+            log.warning("no room for a backup", folder=str(folder), remedy="free space, or set `backup`")
             return
         now_s, copies = self._clock.time_s(), self._settings.backup_copies
-        if await _unless(self._ending, back_up(self._store, self._settings.backup, now_s, copies=copies)):
+        if await _unless(self._ending, back_up(self._store, folder, now_s, copies=copies)):
             self._metrics.backup_s.set(self._clock.time_s())
         else:
             log.warning(
@@ -163,7 +176,7 @@ async def back_up(store: SqlStore, folder: Path, now_s: float, *, copies: int) -
 
 def newest_backup_s(folder: Path) -> float | None:
     """Return when the newest copy in a folder was made, according to its name, or ``None`` if there is no copy."""
-    copies = _copies(folder)
+    copies = nightly_copies(folder)
     return _made_s(copies[-1].name) if copies else None
 
 
@@ -175,15 +188,21 @@ def _made_s(name: str) -> float | None:
         return None
 
 
-def _copies(folder: Path) -> list[Path]:
+def nightly_copies(folder: Path) -> list[Path]:
     """Return the copies in a folder, oldest first."""
     return sorted(path for path in folder.glob("proxyd-[0-9]*T[0-9]*Z.db") if _made_s(path.name) is not None)
+
+
+def _has_room(folder: Path, database: Path) -> bool:
+    """Return whether a copy of a database leaves as much room again on the disk of a folder."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    return not database.exists() or shutil.disk_usage(there).free > 2 * database.stat().st_size
 
 
 def _prune(folder: Path, copies: int) -> None:
     for broken_off in folder.glob("proxyd-*.part"):
         broken_off.unlink()
-    for old in _copies(folder)[:-copies]:
+    for old in nightly_copies(folder)[:-copies]:
         old.unlink()
 
 

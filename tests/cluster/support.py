@@ -12,6 +12,13 @@ from tests.acceptance.support import Daemon, Origin, Receiver, listening
 from tests.servers import NatsServer, PostgresServer, nats_server
 
 LEASE_S = 4.0
+_WRONG_CLOCK = """
+import time
+right = time.time
+time.time = lambda: right() + {off_s}
+from proxyd.__main__ import main
+main()
+"""
 is_measured = False  # how long recovery takes; the fixture ``measured`` sets it
 
 
@@ -37,11 +44,12 @@ class Cluster:
         prefix: Sequence[str] = (),
         address: str = "127.0.0.1",
         code: str = "",
+        off_s: float = 0.0,
         **settings: str,
     ) -> Daemon:
         """Return a machine of a role, started; not yet ready. A ``prefix`` puts it into a network with that address.
 
-        ``code`` is the folder of another version.
+        ``code`` is the folder of another version; ``off_s`` is how far its clock is ahead.
         """
         folder = self.folder / f"{role}-{next(self.numbers)}"
         folder.mkdir()
@@ -55,6 +63,9 @@ class Cluster:
         made = Daemon(folder, prefix=prefix, address=address, **(own | self.settings | settings))
         daemon = await self.stack.enter_async_context(made)
         daemon.code = code
+        if off_s:
+            daemon.prefix = prefix or ("env",)  # a process that was forked has read the clock already
+            daemon.program = ("-c", _WRONG_CLOCK.format(off_s=off_s), "serve")
         daemon.profiles.mkdir(exist_ok=True)
         for profile in (self.folder / "profiles").glob("*.profile"):
             daemon.declare(profile.read_text(), profile.stem)

@@ -249,6 +249,27 @@ async def test_planners_come_and_go_under_load(tmp_path: Path, postgresql: Postg
         exactly_once(machines, origin)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("off_s", [3600.0, -3600.0])
+async def test_machines_whose_clocks_are_wrong_tell_every_item_once_and_at_once(
+    tmp_path: Path, postgresql: PostgresServer, off_s: float
+) -> None:
+    async with working(tmp_path, postgresql, "planner", "prober", "notifier") as (machines, origin):
+        right = machines.machines[0]
+        wrong = [await machines.machine(role, off_s=off_s) for role in ("planner", "prober", "notifier")]
+        await share(right, wrong[0])
+        await delivered(machines, origin)
+        for each in machines.machines[:3]:
+            await each.stop()
+        await delivered(machines, origin)
+        assert await wrong[0].metric("proxyd_clock_off_seconds") == pytest.approx(off_s, abs=1.0)
+        assert "the machine's clock is wrong" in wrong[0].log
+        await wrong[0].kill()
+        successor = await machines.machine("planner")
+        await share(successor)
+        await delivered(machines, origin)
+
+
 async def test_a_notifier_killed_at_work(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with notifying(tmp_path, postgresql) as (machines, origin, (victim, other)):
         await recovers(machines, origin, victim.kill)

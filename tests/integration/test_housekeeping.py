@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import structlog
@@ -19,7 +20,7 @@ from proxyd.base.metrics import Metrics
 from proxyd.config import Settings, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import Picture
-from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s
+from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s, nightly_copies
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections
 from proxyd.store.databases.tables import texts
@@ -155,7 +156,7 @@ async def sample(store: SqlStore, chosen: Settings, name: str) -> float | None:
 
 async def test_the_newest_backup_is_known_from_the_start(store: SqlStore, tmp_path: Path) -> None:
     name, folder = "proxyd_last_backup_timestamp_seconds", tmp_path / "backups"
-    assert await sample(store, settings(), name) == 0.0
+    assert await sample(store, settings(backup="off"), name) == 0.0
     assert await sample(store, settings(backup=folder), name) == 1e9  # there is none yet: counted from now on
     await back_up(store, folder, 5 * 86400.0, copies=7)
     assert await sample(store, settings(backup=folder), name) == 5 * 86400.0
@@ -240,3 +241,36 @@ async def test_the_log_of_sqlite_is_bounded_and_written_back_at_the_start(tmp_pa
     async with open_store(database, ChrononGrid(10.0)) as store:
         assert log.stat().st_size == 0
         assert (await store.read(select(func.count()).select_from(texts)))[0][0] == 60
+
+
+def test_copies_are_made_beside_a_database_file_unless_told_otherwise(tmp_path: Path) -> None:
+    database = str(tmp_path / "p.db")
+    assert settings(database=database).backup_folder == tmp_path / "backups"
+    assert settings(database=database, backup=tmp_path / "b").backup_folder == tmp_path / "b"
+    assert settings(database=database, backup="off").backup_folder is None
+    assert load(environ={"PROXYD_BACKUP": ""}, database=database).backup_folder is None
+    assert settings(database="postgresql://me@db.example/proxyd").backup_folder is None
+
+
+async def test_a_machine_that_was_off_at_night_makes_its_copy_after_the_start(store: SqlStore, tmp_path: Path) -> None:
+    clock, metrics = FakeClock(1e9), Metrics()
+    keeping = Housekeeping(store, clock, metrics, settings(database=str(tmp_path / "p.db")))
+    await keeping._copy_if_old()
+    assert newest_backup_s(tmp_path / "backups") == 1e9
+    assert metrics.registry.get_sample_value("proxyd_last_backup_timestamp_seconds") == 1e9
+    await clock.advance(3600.0)
+    await keeping._copy_if_old()
+    assert len(nightly_copies(tmp_path / "backups")) == 1
+
+
+async def test_a_copy_that_would_fill_the_disk_is_not_made(
+    store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "p.db"
+    free = 2 * database.stat().st_size
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: MagicMock(free=free))
+    keeping = Housekeeping(store, FakeClock(1e9), Metrics(), settings(database=str(database)))
+    with structlog.testing.capture_logs() as said:
+        await keeping._copy()
+    assert [each["event"] for each in said] == ["no room for a backup"]
+    assert not (tmp_path / "backups").exists()
