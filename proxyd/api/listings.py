@@ -240,13 +240,13 @@ class _PlanListings:
 
     async def plan(self, window: wire.PlanWindow) -> wire.Items[wire.ComingProbe]:
         """List the coming probes in order, each with its reason."""
-        coming = [*self.own_plan(window), *await self._peers.list_plan(window)]
+        coming = [*await self.own_plan(window), *await self._peers.list_plan(window)]
         coming.sort(key=lambda each: parse_iso(each.at) or inf)
         return wire.Items[wire.ComingProbe](items=coming[: window.limit])
 
-    def own_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+    async def own_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         """List the coming probes of the sources that this planner plans, in order."""
-        return [payloads.probe_to_come(each) for each in self._plans.plan(limit=window.limit)]
+        return [payloads.probe_to_come(each) for each in await self._plans.plan(limit=window.limit)]
 
     async def list_hosts(self, window: wire.ListWindow) -> wire.Page[wire.HostShown]:
         """List the hosts that this planner asks, by name: how they answer, and when they may be asked again."""
@@ -365,6 +365,6 @@ class Listings:
         """Return what other budgets would achieve for the sources that this planner plans."""
         return await self._queries.plans.advise()
 
-    def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+    async def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         """List the coming probes of the sources that this planner plans, in order."""
-        return self.plans.own_plan(window)
+        return await self.plans.own_plan(window)

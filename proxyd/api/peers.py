@@ -224,7 +224,7 @@ class _PeerAnswers(Protocol):
     def have_probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
         """Have those of some sources probed that this planner plans."""
 
-    def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+    async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """List the coming probes in order."""
 
     async def advice_of_others(self) -> Advice:
@@ -254,7 +254,7 @@ def add_answers(app: web.Application, planners: Planners, answers: _PeerAnswers,
 
     async def plan(request: web.Request) -> web.Response:
         window = await read_body(request, wire.PlanWindow)
-        return json_response(wire.Items[wire.ComingProbe](items=list(answers.list_plan(window))))
+        return json_response(wire.Items[wire.ComingProbe](items=list(await answers.list_plan(window))))
 
     async def advise(_request: web.Request) -> web.Response:
         return json_response(_Advised(advice=await answers.advice_of_others()))

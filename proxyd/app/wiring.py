@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -266,7 +266,7 @@ async def serve(
     settings: Settings,
     *,
     started: Callable[[Daemon], None] | None = None,
-    ready: Callable[[Built], None] | None = None,
+    ready: Callable[[Built], Awaitable[None]] | None = None,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT; call ``started`` before it runs, and ``ready`` once it does."""
     tune_interpreter()

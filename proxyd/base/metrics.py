@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import isinf
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -15,6 +23,7 @@ from proxyd import __version__
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.model.schedule import Constraint, Reason
 
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter that nobody reads
 ROLES = ("planner", "prober", "notifier")
 _OF_EVERY_PROCESS = ("proxyd_build_info", "proxyd_role_active")
 _ROLE_OF = {"proxyd_prober_hosts": "prober", "proxyd_shards": "notifier"}

@@ -72,9 +72,9 @@ def _serve_daemon(settings: Settings) -> Coroutine[None, None, None]:
     return machine.serve(settings)
 
 
-def _greet(settings: Settings, built: Built) -> None:
+async def _greet(settings: Settings, built: Built) -> None:
     """Say on the terminal what runs, and where to look."""
-    declared, coming = built.declarations.declaration, built.queries.plans.plan(limit=1)
+    declared, coming = built.declarations.declaration, await built.queries.plans.plan(limit=1)
     host, port = settings.listen_address
     lines = greeting(
         sources=len(declared.sources),

@@ -122,9 +122,9 @@ class Daemon:
         self._keeps_house = False
         self._look = Signal()
         self._forced = False
-        self._on_ready: Callable[[], None] | None = None
+        self._on_ready: Callable[[], Awaitable[None]] | None = None
 
-    def when_ready(self, tell: Callable[[], None]) -> None:
+    def when_ready(self, tell: Callable[[], Awaitable[None]]) -> None:
         """Have a function called once the daemon is ready; call this before ``run``."""
         self._on_ready = tell
 
@@ -172,7 +172,7 @@ class Daemon:
                 self._metrics.role_active.labels(role).set(1)
             self._supervisor.ready(self._status())
             if self._on_ready is not None:
-                self._on_ready()
+                await self._on_ready()
             await self._stopping.wait()
             for role in self._roles:
                 self._metrics.role_active.labels(role).set(0)

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from itertools import islice
+from typing import cast
 
 from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.plan_preview import preview_in_rounds
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import HostTally
 from proxyd.core.rules.answers.advice import Advice, advise
@@ -79,9 +81,16 @@ class PlanQueries:
         self._advising = asyncio.Lock()
         self._advised: _KeptAdvice | None = None
 
-    def plan(self, *, limit: int) -> list[PlannedProbe]:
-        """Return the planned probes."""
-        return self._explainer.plan(self._next_chronon(), limit=limit)
+    async def plan(self, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes, assuming that every probe finds what is expected; played in a thread."""
+        epoch = self._explainer.epoch(self._next_chronon())
+        rounds, played = preview_in_rounds(self._planner, epoch, limit=limit), None
+        while True:
+            try:
+                work = rounds.send(played)
+            except StopIteration as end:
+                return cast("list[PlannedProbe]", end.value)
+            played = await asyncio.to_thread(work)
 
     async def hosts(self, *, after: str | None, limit: int) -> list[HostStanding]:
         """Return the hosts after a name, in order, which this planner has asked since it started."""

@@ -44,7 +44,7 @@ class Cluster:
         prefix: Sequence[str] = (),
         address: str = "127.0.0.1",
         code: str = "",
-        off_s: float = 0.0,
+        off_s: str = "",
         **settings: str,
     ) -> Daemon:
         """Return a machine of a role, started; not yet ready. A ``prefix`` puts it into a network with that address.

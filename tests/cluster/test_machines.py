@@ -256,7 +256,7 @@ async def test_machines_whose_clocks_are_wrong_tell_every_item_once_and_at_once(
 ) -> None:
     async with working(tmp_path, postgresql, "planner", "prober", "notifier") as (machines, origin):
         right = machines.machines[0]
-        wrong = [await machines.machine(role, off_s=off_s) for role in ("planner", "prober", "notifier")]
+        wrong = [await machines.machine(role, off_s=str(off_s)) for role in ("planner", "prober", "notifier")]
         await share(right, wrong[0])
         await delivered(machines, origin)
         for each in machines.machines[:3]:

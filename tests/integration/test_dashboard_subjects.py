@@ -250,7 +250,7 @@ async def test_the_plan_says_why_each_probe_comes(browser: Browser) -> None:
     await live(browser.api, days=2.0)
     await browser.sign_in("read", expires_in_s=None)
     _, page = await browser.get("/plan")
-    planned = browser.api.control.queries.plans.plan(limit=100)
+    planned = await browser.api.control.queries.plans.plan(limit=100)
     assert page.count('data-label="Reason"') == len(planned) == 100
     assert "Reload the profiles" not in page
     assert "<script>alert" not in page

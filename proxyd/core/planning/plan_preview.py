@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, cast
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, ExecutionInterval
@@ -12,9 +14,9 @@ from proxyd.core.planning.planner import Choice, Planner
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
-_MOST_COPIED = 4000
+_MOST_COPIED = 1000  # sources: some 25 ms
 _MOST_BESIDE = 256  # sources besides the first ones: who ranks first in a chronon may start last, when its host is free
-_MOST_STEPS = 10_000  # a tenth of a second
+_MOST_WORK = 10_000  # chronons, and sources held back in one: a tenth of a second
 
 
 def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, Choice]]:
@@ -31,21 +33,40 @@ def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, Choice]]:
 
 
 def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
-    """Return the probes of ``epoch`` that are made if every probe finds what the rates expect, at most ``limit``.
-
-    With a limit only the sources that may come before all others are copied: those that wake first, and the best of
-    those that wait for room. If hosts hold back thousands of these, the sources that would be probed in their place may
-    be missing. It also stops after many chronons in which sources wait for a small budget.
-    """
+    """Return the probes of ``epoch`` that are made if every probe finds what the rates expect, at most ``limit``."""
     if limit is None:
-        return _play(planner, planner.sources, epoch, limit)[0]
+        return _play(planner.part(planner.sources), epoch, limit).probes
+    rounds, played = preview_in_rounds(planner, epoch, limit=limit), None
+    while True:
+        try:
+            played = rounds.send(played)()
+        except StopIteration as end:
+            return cast("list[PlannedProbe]", end.value)
+
+
+def preview_in_rounds(
+    planner: Planner, epoch: Epoch, *, limit: int
+) -> Generator[Callable[[], _Played], _Played | None, list[PlannedProbe]]:
+    """Return the first probes of ``epoch`` if every probe finds what the rates expect, at most ``limit``.
+
+    Each round yields work that may be done in another thread, and is sent its result. Only the sources that may come
+    before all others are copied: those that wake first, and the best of those that wait for room; a thousand at most.
+    If hosts hold back many of these, the sources that would be probed in their place may be missing. It also stops
+    after many chronons in which sources wait for a small budget.
+    """
     room = limit + min(planner.settings.capacity(epoch.start), _MOST_BESIDE)
     while True:
         names, until = _first(planner, room, epoch)
-        probes, held_back, is_cut = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)
+        is_all = len(names) == len(planner.sources)
+        if is_cut := len(names) > _MOST_COPIED:
+            names = set(sorted(names)[:_MOST_COPIED])
+        part, stop = planner.part(names), max(epoch.start, until)
+        played = yield partial(_play, part, Epoch(epoch.start, stop), limit)
+        assert played is not None
+        probes, held_back = played.probes, played.held_back
         is_sure = room > _MOST_COPIED or room >= limit + held_back
-        is_all = len(names) == len(planner.sources) or (until >= epoch.stop and not held_back)
-        if is_cut or is_all or (is_sure and len(probes) >= limit):
+        is_all = is_all or (until >= epoch.stop and not held_back)
+        if is_cut or played.is_cut or is_all or (is_sure and len(probes) >= limit):
             return probes[:limit]
         room = 4 * max(room, held_back)
 
@@ -96,19 +117,26 @@ def _when_used(planner: Planner, room: int, epoch: Epoch) -> Chronon:
     return min(now, epoch.stop)
 
 
-def _play(
-    planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int | None
-) -> tuple[list[PlannedProbe], int, bool]:
-    """Return probes of some sources, how many were held back, and whether finding ``limit`` took too many chronons."""
+class _Played(NamedTuple):
+    """What was played: the probes, how many sources were held back, and whether it was given up as too long."""
+
+    probes: list[PlannedProbe]
+    held_back: int
+    is_cut: bool
+
+
+def _play(part: Planner, epoch: Epoch, limit: int | None) -> _Played:
+    """Play an epoch of a copy, until ``limit`` probes were made."""
     probes: list[PlannedProbe] = []
     held_back: set[str] = set()
-    part = planner.part(source_ids)
-    for step, (_, choice) in enumerate(play(part, epoch), start=1):
+    work = 0
+    for _, choice in play(part, epoch):
         probes += choice.probes
         held_back.update(name for name, _ in choice.held_back)
-        if limit is not None and (len(probes) >= limit or step >= _MOST_STEPS):
-            return probes, len(held_back), step >= _MOST_STEPS
-    return probes, len(held_back), False
+        work += 1 + len(choice.held_back)
+        if limit is not None and (len(probes) >= limit or work >= _MOST_WORK):
+            return _Played(probes, len(held_back), work >= _MOST_WORK)
+    return _Played(probes, len(held_back), is_cut=False)
 
 
 _PUSHED = "pushed by its hub"

@@ -172,7 +172,7 @@ class Answers:
     def have_probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
         return [wire.ProbeAsked(source=each, at=AT, waits_for=None, under_way=True) for each in names]
 
-    def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+    async def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         coming = wire.ComingProbe(source="theirs", at=AT, reason="detection", rule="r", rate_per_day=1.0)
         return [coming] * window.limit
 

@@ -335,7 +335,11 @@ class ReadyQueue:
             return list(self._sources)
         places = np.arange(len(self))
         least = np.partition(gains_of(places), -count)[-count]
-        return [self._sources[place] for place in np.flatnonzero(later_of(places) >= least)]
+        later = later_of(places)
+        found = np.flatnonzero(later >= least)
+        if len(found) > _SHORT + count:  # sources that were never seen are all alike: so many of them are enough
+            found = np.concatenate([np.flatnonzero(later > least), np.flatnonzero(later == least)])[: _SHORT + count]
+        return [self._sources[place] for place in found.tolist()]
 
     def best(self, gains_of: _Gains) -> Iterator[tuple[float, PlannedSource]]:
         """Yield gain and source, the largest gain first; do not put or remove sources meanwhile."""

@@ -223,8 +223,11 @@ class Explainer:
 
     def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes of the rolling epoch, assuming that every probe finds what is expected."""
-        stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
-        return preview(self.planner, Epoch(now, stop), limit=limit)
+        return preview(self.planner, self.epoch(now), limit=limit)
+
+    def epoch(self, now: Chronon) -> Epoch:
+        """Return the rolling epoch, whose coming probes can be told."""
+        return Epoch(now, now + self.known.grid.ceil(self.known.settings.epoch_s))
 
     def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
         """Return the coming probes of one source; the planner is copied at once and played on demand."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,6 +15,7 @@ from proxyd.core.planning.planner import Choice, Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.paced import PacedDemand
+from proxyd.core.planning.policies.rule_demand import RuleDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
@@ -89,6 +92,40 @@ def test_a_preview_of_a_small_budget_ends_after_a_bounded_number_of_steps(monkey
     monkeypatch.setattr(Planner, "choose", counted)
     assert len(preview(found, Epoch(1, 10**6), limit=500)) < 500
     assert steps <= 10_000
+
+
+@pytest.mark.parametrize("policy", [DetectionDemand, partial(PacedDemand, policy=PolicyName.MEMORYLESS)])
+def test_a_preview_of_many_new_sources_copies_and_plays_no_more_of_them_than_of_few(
+    monkeypatch: pytest.MonkeyPatch, policy: Callable[[str], RuleDemand]
+) -> None:
+    copied = looks = 0
+    copy, choose = PlannedSource.copy, Planner.choose
+
+    def count_copies(self: PlannedSource) -> PlannedSource:
+        nonlocal copied
+        copied += 1
+        return copy(self)
+
+    def count_looks(self: Planner, now: int) -> Choice:
+        nonlocal looks
+        looks += len(self.sources)
+        return choose(self, now)
+
+    most = []
+    for size in (2_000, 20_000):
+        found = Planner(PlannerSettings(ChrononGrid(1.0), Budget(0.1), price_item_s=1.0, host_spacing_s=5.0))
+        for number in range(size):
+            log = ProbeLog(PolitenessBudget(60.0))
+            found.put(PlannedSource(f"s{number}", f"h{number % 9}", log, Demands([policy("r")]), 0.01), now=0)
+        found.choose(0)
+        copied = looks = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(PlannedSource, "copy", count_copies)
+            patch.setattr(Planner, "choose", count_looks)
+            assert 0 < len(preview(found, Epoch(1, 60_000), limit=50)) <= 50
+        most.append((copied, looks))
+    assert most[1] <= most[0]
+    assert most[0][0] <= 3_000
 
 
 @pytest.mark.parametrize("gap", [2, 3, 5])
