@@ -84,7 +84,9 @@ class SourceHealth:
         if not self.answers:
             usual_s = max(latency_s, _LEAST_S)
         elif latency_s > self.usual_s:
-            usual_s = min(latency_s, self.usual_s * exp(_SHARE * step))
+            usual_s = self.usual_s * exp(_SHARE * step)
+            if self.answers < _KNOWN_ANSWERS:  # the first steps are long
+                usual_s = min(latency_s, usual_s)
         else:
             usual_s = self.usual_s * exp((_SHARE - 1.0) * step)
         slow = Spell.continue_with(self.slow, now_s) if is_slow else None
@@ -107,7 +109,7 @@ class SourceHealth:
         return cls(**{**values, **spells, **accepted, "silent": silent})
 
 
-_SHARE, _STEP, _SLOW_STEP, _LEAST_S = 0.95, 0.2, 0.02, 0.001
+_SHARE, _STEP, _SLOW_STEP, _LEAST_S = 0.95, 0.1, 0.02, 0.001
 _KNOWN_ANSWERS, _SLOW_TIMES, _SLOW_S = 20, 2.0, 1.0
 ITEMS = "items"
 """Stands for all items of a document where the names of silent fields stand."""
