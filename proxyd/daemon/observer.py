@@ -38,7 +38,7 @@ class Observer:
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._decider = decider
-        self._memory = memory
+        self.memory = memory
         self._clock = clock
         self._metrics = metrics
         self._evaluation = evaluation
@@ -47,11 +47,6 @@ class Observer:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._ended_by: tuple[str, ...] = ()  # the source of the joint interval that is being ended
         self._was_up = True
-
-    @property
-    def can_take_in(self) -> bool:
-        """Whether outcomes can be recorded now."""
-        return self._memory.can_record
 
     async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
         """Observe an outcome and record it; it cannot be lost when this returns.
@@ -63,10 +58,10 @@ class Observer:
         async with self.turn(source_id):
             with self._tracer.span("observe", facts, parent=outcome.trace):
                 needed = outcomes.query_for(outcome)
-                stored = await self._memory.known(source_id, needed) if needed is not None else NO_CONTEXT
+                stored = await self.memory.known(source_id, needed) if needed is not None else NO_CONTEXT
                 observation = await outcomes.observe(outcome, stored, self._evaluation, reading=reading, probe=probe)
                 if observation is not None:
-                    recording = self._memory.record(observation)
+                    recording = self.memory.record(observation)
                     await self._commit(recording, observation.rules, items=len(observation.found.events))
                     self._count(observation)
                 outcomes.finish(outcome, observation)
@@ -100,10 +95,10 @@ class Observer:
     async def _give_up(self, interval: JointInterval, needed: StoreQuery, now_s: float) -> None:
         stored = NO_CONTEXT
         if needed.histories:
-            stored = await self._memory.known(interval.event.source_id, needed)
+            stored = await self.memory.known(interval.event.source_id, needed)
         results = await self._decider.outcomes.end_overdue(interval, stored, now_s, self._evaluation)
         if results is not None:
-            await self._commit(self._memory.record_results(results), results)
+            await self._commit(self.memory.record_results(results), results)
             self._count_results(results)
 
     def turn(self, source_id: str) -> asyncio.Lock:

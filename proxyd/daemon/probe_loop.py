@@ -263,7 +263,7 @@ class ProbeLoop:
         async with asyncio.TaskGroup() as tasks:
             while not self.is_draining:
                 now_s = self._clock.time_s()
-                can_record = self._observer.can_take_in
+                can_record = self._observer.memory.can_record
                 if can_record:  # otherwise outcomes would pile up, and be made again after an end
                     self._choice.choose(grid.chronon_at(now_s), now_s)
                 if self._ending is None and self._decider.captures.is_overdue(now_s):
