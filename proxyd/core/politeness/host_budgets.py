@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
@@ -251,7 +250,7 @@ class HostBudgets:
         """Copy what is known of some hosts, except those that the other one knows already."""
         for host in hosts - other._hosts.keys():
             if (known := self._hosts.get(host)) is not None:
-                other._hosts[host] = deepcopy(known)
+                other._hosts[host] = _Host(known.planned.copy(), known.started.copy())
             if (turn_s := self._turns_s.get(host)) is not None:
                 other._turns_s[host] = turn_s
 
@@ -313,6 +312,10 @@ class ProbeLog:
     starts_s: list[float] = field(default_factory=list)  # a deque takes 600 bytes, and a source mostly keeps one start
     kept: int = 0  # so many more of the last ``kept_s`` seconds, because they count for others too
     kept_s: float = 0.0
+
+    def copy(self) -> ProbeLog:
+        """Return an independent copy."""
+        return replace(self, starts_s=list(self.starts_s))
 
     def record(self, start_s: float) -> None:
         """Note a probe that started."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -176,8 +175,8 @@ class Demands:
         return chain(self.rules, self.once)
 
     def copy(self) -> Demands:
-        """Return demands that change independently, but for the starts of probes."""
-        return replace(self, rules=[copy(demand) for demand in self.rules])
+        """Return demands that change independently."""
+        return replace(self, rules=[demand.copy() for demand in self.rules], once=list(self.once))
 
     def note_probe(self, chronon: Chronon) -> None:
         """Note a probe for all demands; one probe serves every rule."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, ClassVar
 
@@ -47,6 +47,10 @@ class DoeDemand(RuleDemand):
         per_s = choice.per.in_seconds(chronon_s=chronon_s)
         spacing_s = choice.spacing.in_seconds(chronon_s=chronon_s) if choice.spacing else 0.0
         return cls(request.rule, choice.probes, per_s, ProbeLog(PolitenessBudget(spacing_s, choice.probes, per_s)))
+
+    def copy(self) -> DoeDemand:
+        """Return a demand that changes independently."""
+        return replace(self, starts=self.starts.copy())
 
     def due_s(self, source: SeenSource) -> float:
         """Return the next probe of the plan, if the number allows it then."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyChoice
@@ -147,6 +148,10 @@ class RuleDemand:
     never_early: ClassVar[bool] = False
 
     rule: str
+
+    def copy(self) -> Self:
+        """Return a demand that changes independently."""
+        return copy.copy(self)
 
     # -- when it wants a probe
 

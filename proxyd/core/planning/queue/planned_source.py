@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any
@@ -75,9 +74,8 @@ class PlannedSource:
     def copy(self) -> PlannedSource:
         """Return an independent copy."""
         # A source that only detects shares its demands, because they do not change.
-        demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
-        log = replace(self.log, starts_s=list(self.log.starts_s))
-        return replace(self, log=log, demands=demands, own_dues_s=None)
+        demands = self.demands if self.demands.only_detects else self.demands.copy()
+        return replace(self, log=self.log.copy(), demands=demands, own_dues_s=None)
 
     def postpone(self, constraint: Constraint, times: int = 1) -> None:
         """Count that a constraint held a probe back."""
