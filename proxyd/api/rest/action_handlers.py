@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from aiohttp import web
@@ -47,7 +48,9 @@ class _MoveHandlers:
 
     async def list_moves(self) -> wire.Items[wire.MoveShown]:
         """List the permanent moves of sources, by source."""
-        return wire.Items[wire.MoveShown](items=[payloads.move(each) for each in await self._moves.all()])
+        found = await self._moves.all()
+        items = await asyncio.to_thread(lambda: [payloads.move(each) for each in found])
+        return wire.Items[wire.MoveShown](items=items)
 
     async def accept_move(self, request: web.Request) -> wire.MoveMade:
         """Read a source where its permanent redirects lead, from now on and over restarts."""

@@ -140,9 +140,11 @@ class ProfileHandlers:
         """Return every source as OPML."""
         known_declaration(self._profiles)  # raises while the daemon starts
         names, declared = await self._choices.names(), self._profiles.declaration.sources
-        addresses = {for_xml(name): declared[name].url for name in names if name in declared}
-        text = await asyncio.to_thread(opml, addresses)
-        return web.Response(text=text, content_type="text/x-opml")
+
+        def write() -> bytes:
+            return opml({for_xml(name): declared[name].url for name in names if name in declared}).encode()
+
+        return web.Response(body=await asyncio.to_thread(write), content_type="text/x-opml", charset="utf-8")
 
     async def drop_profile(self, request: web.Request) -> wire.ChangesMade:
         """Remove a profile that was declared through the API, and its rules that are in no other profile.
