@@ -13,8 +13,8 @@ from proxyd.cli.main import make_parser
 from proxyd.config import load
 from tests.deployment import DEPLOY, named_settings, unknown_settings
 
-UNIT = DEPLOY / "systemd" / "proxyd.service"
-TEXT = UNIT.read_text(encoding="utf-8")
+UNIT, UNIT_OF_A_ROLE = DEPLOY / "systemd" / "proxyd.service", DEPLOY / "systemd" / "proxyd@.service"
+TEXT, TEXT_OF_A_ROLE = (each.read_text(encoding="utf-8") for each in (UNIT, UNIT_OF_A_ROLE))
 pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 MOST_EXPOSED = 1.5  # of 10
 
@@ -27,14 +27,14 @@ def settings_of(text: str) -> dict[str, str]:
     return dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
 
 
-def verified(root: Path, text: str) -> subprocess.CompletedProcess[str]:
+def verified(root: Path, text: str, name: str = "proxyd.service") -> subprocess.CompletedProcess[str]:
     """Ask systemd about a unit in a system where its programs are installed."""
-    for name in ("opt/proxyd/bin/proxyd", "bin/kill"):
-        program = root / name
+    for installed in ("opt/proxyd/bin/proxyd", "bin/kill"):
+        program = root / installed
         program.parent.mkdir(parents=True)
         program.write_text("#!/bin/sh\n", encoding="utf-8")
         program.chmod(0o755)
-    unit = root / "etc/systemd/system/proxyd.service"
+    unit = root / "etc/systemd/system" / name
     unit.parent.mkdir(parents=True)
     unit.write_text(text, encoding="utf-8")
     return analyze("verify", f"--root={root}", "--man=no", "--recursive-errors=no", unit.name)
@@ -43,6 +43,18 @@ def verified(root: Path, text: str) -> subprocess.CompletedProcess[str]:
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     done = verified(tmp_path, TEXT)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_unit_of_a_role_is_that_of_the_daemon_but_for_its_name_and_its_folders(tmp_path: Path) -> None:
+    done = verified(tmp_path, TEXT_OF_A_ROLE, name="proxyd@planner.service")
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    one, other = settings_of(TEXT), settings_of(TEXT_OF_A_ROLE)
+    differing = {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+    folders = {"StateDirectory", "CacheDirectory", "WorkingDirectory", "Environment", "EnvironmentFile"}
+    assert differing == {"Description", "ExecStart", *folders}
+    for role in ("planner", "prober", "notifier"):
+        arguments = other["ExecStart"].replace("%i", role).split()[1:]
+        assert make_parser().parse_args(arguments).role == role
 
 
 def test_systemd_would_say_so_if_something_were(tmp_path: Path) -> None:
