@@ -61,7 +61,17 @@ PAGES = (
         "/rules",
         "/rules/counted",
     ),
-    *("/plan", "/budget", "/profiles", "/profiles/P", "/profiles/new", "/notifications", "/search?q=news", "/add"),
+    *(
+        "/plan",
+        "/hosts",
+        "/budget",
+        "/profiles",
+        "/profiles/P",
+        "/profiles/new",
+        "/notifications",
+        "/search?q=news",
+        "/add",
+    ),
 )
 
 

@@ -41,9 +41,9 @@ ROUTES: list[Any] = [
     if route.scope is not None and route.path != "/live"
 ]
 LEVELS = ("read", "write", "admin")
-PAGES = ["/", "/search", "/search?q=news", "/more", "/add", "/state", "/plan", "/sources", "/sources/a%2Fb%20c",
-         "/sources/a%2Fb%20c/why", "/rules", "/rules/r", "/notifications", "/profiles", "/profiles/P", "/profiles/new",
-         "/budget", "/docs"]  # fmt: skip
+PAGES = ["/", "/search", "/search?q=news", "/more", "/add", "/state", "/plan", "/hosts", "/sources",
+         "/sources/a%2Fb%20c", "/sources/a%2Fb%20c/why", "/rules", "/rules/r", "/notifications", "/profiles",
+         "/profiles/P", "/profiles/new", "/budget", "/docs"]  # fmt: skip
 GONE = {"/sources/a%2Fb%20c", "/sources/a%2Fb%20c/why", "/rules/r", "/profiles/P"}  # without a declaration
 
 

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import insert, text
 
 from proxyd.api.web.page_texts import part
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rules.known.failing_rules import RuleFailure
@@ -456,3 +457,12 @@ async def test_who_may_only_read_sees_what_is_suspended_without_buttons(browser:
     assert "Muted since" in rule_page
     assert "Unmute" not in rule_page
     assert (await browser.post("/sources/s/resume"))[0].status == 403
+
+
+async def test_hosts_that_ask_for_fewer_requests_are_shown_with_the_time(browser: Browser) -> None:
+    await browser.sign_in()
+    throttled = ProbeOutcome("s", OutcomeKind.THROTTLED, T0, T0 + 1.0, status=429, retry_after_s=600.0)
+    await browser.api.control.loops.observer.take_in(throttled)
+    _, page = await browser.get("/hosts")
+    assert "as it asked, at" in page
+    assert iso_time(T0 + 601.0) in page

@@ -101,7 +101,18 @@ async def test_pages_show_hostile_names_as_text(running: Running) -> None:
         await running.control.declarations.declare(declared(name))
         await running.give_up(f"dead {k}", error=name)
         await running.tell(told(f"n{k}", rule_name=name, source=name, url=name, profiles=[name]))
-    for path in ("/", "/sources", "/rules", "/profiles", "/notifications", "/plan", "/budget", "/tokens", "/docs"):
+    for path in (
+        "/",
+        "/sources",
+        "/rules",
+        "/profiles",
+        "/notifications",
+        "/plan",
+        "/hosts",
+        "/budget",
+        "/tokens",
+        "/docs",
+    ):
         status, page = await browser.get(path)
         found = shown_in(page)
         assert status == 200

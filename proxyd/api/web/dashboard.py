@@ -105,6 +105,7 @@ class Dashboard:
             WebRoute("POST", "/notifications/{id}/replay", "write", actions.replay),
             WebRoute("POST", "/replay-dead", "write", actions.replay_dead),
             WebRoute("GET", "/plan", "read", pages.plan),
+            WebRoute("GET", "/hosts", "read", pages.hosts),
             WebRoute("POST", "/reload", "write", actions.reload),
             WebRoute("GET", "/budget", "read", pages.budget),
             WebRoute("GET", "/profiles", "read", editor.profiles),

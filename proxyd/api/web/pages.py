@@ -149,6 +149,11 @@ class WebPages:
         planned = (await self._listings.plans.plan(wire.PlanWindow(limit=_MOST_COMING))).items
         return self._render(request, "plan.html", planned=planned, most=_MOST_COMING)
 
+    async def hosts(self, request: web.Request) -> web.Response:
+        """Show how the hosts answer."""
+        found = await self._listings.plans.list_hosts(read_query(request, wire.ListWindow))
+        return self._render(request, "hosts.html", found=found)
+
     async def budget(self, request: web.Request) -> web.Response:
         """Show what other budgets would achieve."""
         found = await self._listings.plans.advice()
