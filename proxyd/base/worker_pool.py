@@ -10,12 +10,15 @@ import asyncio
 import multiprocessing
 import resource
 import signal
+import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from proxyd.core.errors import ProxydError, WorkerFailedError
@@ -23,7 +26,6 @@ from proxyd.core.errors import ProxydError, WorkerFailedError
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
-    from multiprocessing.process import BaseProcess
     from types import TracebackType
     from typing import Self
 
@@ -40,6 +42,7 @@ class WorkerLimits:
     memory_bytes: int = 256 << 20  # data in one worker, beyond what it has before its first job
     jobs: int = 1000  # number of jobs after which a worker is replaced
     tries: int = 2  # how often a job is started if its worker dies
+    idle_s: float = 150.0  # a worker without a job for so long ends, at the latest after twice that time
 
 
 class WorkerPool(Generic[R]):
@@ -58,9 +61,9 @@ class WorkerPool(Generic[R]):
     def __init__(self, function: Callable[..., R], name: str, *, workers: int, limits: WorkerLimits) -> None:
         context = _context()
         self._workers = [_Worker(context, function, name, limits) for _ in range(workers)]
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
-        for worker in self._workers:
-            self._idle.put(worker)
+        self._idle = deque(self._workers)  # the last is used next, so that the others may end
+        self._idle_s = limits.idle_s
+        self._is_watched = False  # without the timer itself: a pool that refers to itself keeps its pipes open
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=name.rpartition(" ")[2])
 
     async def __aenter__(self) -> Self:
@@ -77,7 +80,10 @@ class WorkerPool(Generic[R]):
         Raises ``WorkerFailedError``: it took too long, its process died, it needed too much memory or it raised an
         unexpected error.
         """
-        return cast("R", await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job))
+        loop = asyncio.get_running_loop()
+        if not self._is_watched:
+            self._watch(loop)
+        return cast("R", await loop.run_in_executor(self._threads, self._run, job))
 
     async def close(self) -> None:
         """End every worker; running jobs fail."""
@@ -92,11 +98,30 @@ class WorkerPool(Generic[R]):
 
     def _run(self, job: tuple[object, ...]) -> object:
         """Run one job on an idle worker; there is one for each thread."""
-        worker = self._idle.get()
+        worker = self._idle.pop()
         try:
             return worker.run(job)
         finally:
-            self._idle.put(worker)
+            self._idle.append(worker)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_watched = True
+        loop.call_later(self._idle_s, self._look_for_idle, loop)
+
+    def _look_for_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the workers that have had no job since this was last called, and come again while there are others."""
+        self._is_watched = False
+        if any(worker.is_started for worker in self._workers):
+            loop.run_in_executor(self._threads, self._end_idle)
+            self._watch(loop)
+
+    def _end_idle(self) -> None:
+        for worker in self._workers:
+            with suppress(ValueError):  # it has a job
+                self._idle.remove(worker)
+                worker.end_if_idle()
+                self._idle.appendleft(worker)
+        _end_server_without_workers()
 
 
 class _Worker:
@@ -111,9 +136,16 @@ class _Worker:
         self._pipe: Connection[Any, Any] | None = None
         self._jobs = 0
         self._closed = False
+        self._has_rested = False  # whether it has had no job since somebody asked
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it has a process."""
+        return self._process is not None
 
     def run(self, job: tuple[object, ...]) -> object:
         """Return the function's result; if the process dies, try again with a new one as often as is allowed."""
+        self._has_rested = False
         for _ in range(self._limits.tries):
             try:
                 return self._run_once(job)
@@ -129,6 +161,12 @@ class _Worker:
         if process is not None:
             with suppress(ValueError):  # its thread has just collected it
                 process.kill()
+
+    def end_if_idle(self) -> None:
+        """End the process if it has had no job since this was last called; call it as ``end``."""
+        if self._has_rested:
+            self.end()
+        self._has_rested = True
 
     def _run_once(self, job: tuple[object, ...]) -> object:
         pipe = self._ready_pipe()
@@ -163,7 +201,9 @@ class _Worker:
             name=f"proxyd-{self._name.rpartition(' ')[2]}",
             daemon=True,
         )
-        process.start()
+        with _starting:
+            process.start()
+            _started.add(process)
         theirs.close()
         self._process, self._jobs = process, 0
         if self._closed:  # closed during the start
@@ -180,6 +220,19 @@ class _Worker:
             process.kill()
             process.join()
             process.close()
+            _started.discard(process)
+
+
+_starting = threading.Lock()
+_started: set[BaseProcess] = set()  # by any pool, and not collected yet
+
+
+def _end_server_without_workers() -> None:
+    """End the server that forks workers, and the tracker that it needs, if there are no workers: they take 28 MiB."""
+    with _starting:
+        if not _started:  # otherwise this would wait for these; both start again with the next worker
+            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # noqa: SLF001
+            resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _context() -> BaseContext:
