@@ -26,7 +26,7 @@ from proxyd.core.model.schedule import Constraint, Reason
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter that nobody reads
 ROLES = ("planner", "prober", "notifier")
 _OF_EVERY_PROCESS = ("proxyd_build_info", "proxyd_role_active")
-_ROLE_OF = {"proxyd_prober_hosts": "prober", "proxyd_shards": "notifier"}
+_ROLE_OF = {"proxyd_prober_hosts": "prober", "proxyd_outbox_stalled_seconds": "notifier"}
 SHARES = (0.5, 0.9, 0.99)
 _DELAYS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 604800)
 _FINE_DELAYS_S = (0.05, 0.1, 0.25, 0.5, *_DELAYS_S)
@@ -97,8 +97,6 @@ class Metrics:
         for result in ("made", "refused", "given_up"):
             self.batches.labels(result)
         self.prober_hosts = Gauge("proxyd_prober_hosts", "Hosts that this prober is asking now.", registry=r)
-        self.shards = Gauge("proxyd_shards", "Of 64 shards of the endpoints, those of this notifier.", registry=r)
-        self.shards.set(64)  # one process has all of them
 
     def _add_findings(self) -> None:
         r = self.registry
@@ -195,6 +193,9 @@ class Metrics:
             "proxyd_outbox_held", "Deliveries held until their webhook accepts its ping.", registry=r
         )
         self.outbox_age = Gauge("proxyd_outbox_oldest_seconds", "Age of the oldest pending delivery.", registry=r)
+        self.outbox_stalled = Gauge(
+            "proxyd_outbox_stalled_seconds", "For how long a delivery has been due that nobody attempts.", registry=r
+        )
         self.outbox_dead = Gauge("proxyd_outbox_dead", "Deliveries given up.", registry=r)
         self.sources = Gauge("proxyd_sources", "Sources declared.", registry=r)
         self.planned_sources = Gauge("proxyd_planned_sources", "Sources whose probes this process plans.", registry=r)

@@ -166,6 +166,14 @@ class DueDelivery:
 
 
 @dataclass(frozen=True, slots=True)
+class Claimed:
+    """What may be sent now, and when the next lane is due that nobody has claimed (unix seconds)."""
+
+    deliveries: Sequence[DueDelivery]
+    next_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Gathered:
     """A rule's gathered notifications for an endpoint in a period that is over: ids and bodies, in order."""
 
@@ -180,17 +188,21 @@ class Gathered:
 class Outbox(Protocol):
     """Deliveries that survive a crash; one that is not recorded as delivered or given up is due again."""
 
-    async def due_deliveries(
-        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str], shut: Collection[str]
-    ) -> Sequence[DueDelivery]:
-        """Return what may be sent now, oldest first, at most one delivery for each lane.
+    async def claim_deliveries(
+        self, now_s: float, *, hold_s: float, until_s: float, limit: int, shut: Collection[str]
+    ) -> Claimed:
+        """Claim up to ``limit`` lanes until ``until_s``, and return the delivery that each may send now.
 
-        It leaves out the ``busy`` lanes and the ``shut`` endpoints. A failing delivery holds back later ones of its
-        lane until ``hold_s`` after its first attempt.
+        It leaves out the ``shut`` endpoints. A failing delivery holds back later ones of its lane until ``hold_s``
+        after its first attempt. Nobody else gets anything of a claimed lane until the result is recorded, the delivery
+        is given back, or the claim has run out.
         """
 
-    async def next_delivery_s(self, *, busy: Collection[str], shut: Collection[str]) -> float | None:
-        """Return when the next pending delivery of another lane and endpoint is due, or ``None`` if there is none."""
+    async def extend_claims(self, lanes: Collection[str], until_s: float) -> None:
+        """Let claims last until ``until_s``: what is sent there takes long."""
+
+    async def give_back(self, deliveries: Sequence[DueDelivery], now_s: float) -> None:
+        """End the claims of deliveries that were not attempted."""
 
     async def picture(self, sha256: str) -> Picture | None:
         """Return a picture, or ``None`` if it is no longer stored."""
@@ -246,8 +258,15 @@ class Webhooks(Protocol):
     async def list_unconfirmed(self) -> Sequence[UnconfirmedWebhook]:
         """Return the declared webhooks that have not answered yet."""
 
-    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+    async def claim(
+        self, webhooks: Collection[WebhookDelivery], now_s: float, until_s: float
+    ) -> Sequence[WebhookDelivery]:
+        """Claim unconfirmed webhooks until ``until_s``, and return those that nobody else had claimed."""
+
+    async def record_ping(
+        self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str, *, claimed_until_s: float = 0.0
+    ) -> None:
         """Record the result of a ping; for a webhook that has answered before, only that it accepts again.
 
-        A webhook that stays unconfirmed keeps the time since which it is.
+        A webhook that stays unconfirmed keeps the time since which it is, and is claimed for longer.
         """

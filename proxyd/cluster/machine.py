@@ -35,7 +35,7 @@ from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.notify import Channels, LeasedChannel
 from proxyd.probing import LocalTransport
 from proxyd.store import SqlStore
-from proxyd.store.databases.shards import OwnShards, shard_of
+from proxyd.store.databases.shards import OwnShards
 from proxyd.store.followed_rows import FollowedFleet
 from proxyd.tracing import NO_TRACES, Tracer
 
@@ -45,7 +45,7 @@ try:
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.cluster.shared_fleet import SharingPlanners, share_fleet
     from proxyd.store.databases.lease import DatabaseTime, Lease
-    from proxyd.store.databases.membership import Membership, sharing
+    from proxyd.store.databases.membership import Membership, Tenure, sharing, working_as
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -161,39 +161,25 @@ class Machine:
             self.daemon = None
 
     async def _notify(self, works_on: asyncio.Event) -> None:
-        """Deliver, to a share of the endpoints, until the planner has ended."""
+        """Deliver until the planner has ended."""
         settings = self.settings
         lease = Lease("notifier", settings.lease, time=self.time)
-        joining = sharing(settings.database, lease, self.name, wait=self._wait)
-        async with joining as joined:
+        async with working_as(settings.database, lease, lease.role, wait=self._wait) as joined:
             self.clock.follow(self.time.time_s)
-            shares = joined.shares
-            transport = LocalTransport(self.network.prober, joined.lease.is_held)
-            parts = self._parts(joined, transport, lambda: shares.own)
+            parts = self._parts(joined, LocalTransport(self.network.prober, joined.lease.is_held))
             notifier = app.make_notifier(settings, parts, self.metrics)
-
-            def changed() -> None:
-                self.metrics.shards.set(len(shares.own))
-                notifier.wake_all()
-
-            async def busy_shards() -> frozenset[int]:
-                return frozenset(map(shard_of, await notifier.busy_endpoints()))
 
             async def deliver() -> None:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(parts.store.writer.run(), name="writer")
                     running = tasks.create_task(notifier.run(), name="notifying")
                     looking = tasks.create_task(self._wake_often(notifier.wake_all), name="look")
-                    follow = shares.follow(self.clock.sleep, changed, busy_shards)
-                    following = tasks.create_task(follow, name="shards")
                     await works_on.wait()
                     looking.cancel()
-                    following.cancel()
                     await notifier.drain(settings.drain_timeout)
                     await running
                     parts.store.writer.close()
 
-            changed()
             await self._work(joined, parts.store, deliver)
 
     async def _wake_often(self, wake: Callable[[], None]) -> None:
@@ -256,7 +242,7 @@ class Machine:
         await self.standby.aclose()
         self.is_standing_by = self.is_waiting = False
 
-    async def _work(self, joined: Membership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
+    async def _work(self, joined: Tenure, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
         """Do a role's work as long as this machine has the lease."""
         role = joined.lease.role
         log.info("sharing the work", role=role)
@@ -326,7 +312,7 @@ class Machine:
         shares.let_succeed(made)
         return made
 
-    def _parts(self, joined: Membership, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
+    def _parts(self, joined: Tenure, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
         return app.Resources(
             clock=self.clock,
             store=SqlStore(joined.connections, ChrononGrid(self.settings.chronon), shards),
@@ -407,7 +393,7 @@ def _trouble(error: Exception, role: str) -> str:
     """Return why this machine does not do a role's work, or no longer."""
     lost = error.split(LeaseLostError)[0] if isinstance(error, ExceptionGroup) else None
     if lost is not None or isinstance(error, LeaseLostError):
-        return f"lost {'leadership' if role == 'planner' else 'its shards'}: {_first(lost or error)}"
+        return f"lost {'leadership' if role == 'planner' else 'its lease'}: {_first(lost or error)}"
     return f"the database is away: {_first(error)}"
 
 

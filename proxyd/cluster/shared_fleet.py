@@ -29,7 +29,7 @@ from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.store import SqlStore
 from proxyd.store.databases.membership import Member, Shares
-from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
+from proxyd.store.databases.shards import FIRST_SHARD, SHARDS
 from proxyd.store.followed_rows import FollowedFleet
 
 
@@ -303,13 +303,9 @@ class SharedFleet(Gate):
         recall: StreamRecall,
         declarations: Declarations,
         busy: Sequence[Callable[[], Collection[str]]],
-        sending: Callable[[], Awaitable[Collection[str]]],
         clock: Clock,
     ) -> None:
-        """Make what ``run`` runs.
-
-        ``busy`` return the sources of which something is under way, ``sending`` the endpoints of messages.
-        """
+        """Make what ``run`` runs; ``busy`` return the sources of which something is under way."""
         self._shares = shares
         self._stored = stored
         self._known = recall.decider.known
@@ -317,7 +313,6 @@ class SharedFleet(Gate):
         self._handovers = Handovers(recall, stored, clock)
         self._declarations = declarations
         self._busy = busy
-        self._sending = sending
         self._clock = clock
         self._changes = -1  # of the declaration, up to which it runs here
         self._noted = ""
@@ -328,7 +323,6 @@ class SharedFleet(Gate):
         self._newest = 0  # position of the last notification
         self.looked = Signal()  # notified after each look
         self.told = Signal()  # notified whenever some planner has recorded notifications
-        self.turned_over = Signal()  # notified whenever this planner has other shards
         self.released = Signal()  # notified whenever sources have gone to other planners
         self.many_gained = Signal()  # notified when so many have come that another plan is due
         declarations.gate = self
@@ -348,11 +342,7 @@ class SharedFleet(Gate):
 
     async def follow(self) -> None:
         """Take free shards, and give some up to other planners, until cancelled."""
-        await self._shares.follow(self._clock.sleep, self._note_shards, self._busy_shards)
-
-    def _note_shards(self) -> None:
-        self.turned_over.notify()
-        self._wake.notify()
+        await self._shares.follow(self._clock.sleep, self._wake.notify, self._busy_shards)
 
     async def _run_declaration(self, load: Callable[[], Awaitable[None]]) -> None:
         """Run the declaration, as its planner or as another one has stored it; wait until there is one.
@@ -453,8 +443,7 @@ class SharedFleet(Gate):
         if self._declarations.suspensions.turn.locked() and not self._handovers.is_reading:
             return set(range(SHARDS))
         there = (sources[each].url for each in self._under_way() if each in sources)
-        sending = map(shard_of, await self._sending())
-        return {*map(division.shard_of, there), *sending, *((division.own or frozenset()) - self._shares.own)}
+        return {*map(division.shard_of, there), *((division.own or frozenset()) - self._shares.own)}
 
 
 def share_fleet(built: Built, shares: Shares, stored: FollowedFleet) -> None:
@@ -462,13 +451,11 @@ def share_fleet(built: Built, shares: Shares, stored: FollowedFleet) -> None:
     known, notifier = built.decider.known, built.loops.notifier
     known.owned = Division(frozenset(), scope_of=built.decider.settings.throttle_scope)
     busy = (built.loops.probes.under_way, built.loops.pushes.under_way)
-    clock = built.resources.clock
-    fleet = SharedFleet(shares, stored, built.recall, built.declarations, busy, notifier.busy_endpoints, clock)
+    fleet = SharedFleet(shares, stored, built.recall, built.declarations, busy, built.resources.clock)
     fleet.released.listen(built.loops.probes.give_back)
     fleet.many_gained.listen(built.loops.plan_loop.plan_soon)
     fleet.looked.listen(notifier.wake)
     fleet.told.listen(built.news.notify)
-    fleet.turned_over.listen(notifier.wake_pings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,6 @@ class Notifier(Protocol):
     async def run(self) -> None:
         """Deliver until ``drain``."""
 
-    async def busy_endpoints(self) -> frozenset[str]:
-        """Return the endpoints to which this process is sending something."""
-
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""
 
@@ -69,13 +66,9 @@ class LocalNotifier:
             tasks.create_task(self.pings.run(), name="pings")
 
     def wake_all(self) -> None:
-        """Look at everything now: this process delivers to other endpoints than before."""
+        """Look at everything now."""
         self.wake()
         self.wake_pings()
-
-    async def busy_endpoints(self) -> frozenset[str]:
-        """Return the endpoints to which something is being sent."""
-        return await self.dispatcher.under_way()
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""
@@ -108,10 +101,6 @@ class DistantNotifier:
                 await self._ring()
             except ClusterError as error:
                 log.debug("the notifier could not be told", error=error.message)
-
-    async def busy_endpoints(self) -> frozenset[str]:
-        """Return none: another process sends."""
-        return frozenset()
 
     async def drain(self, timeout_s: float) -> None:
         """Send no more messages; deliveries on the other machine are not awaited."""

@@ -20,9 +20,10 @@ from proxyd.net import without_path
 from proxyd.notify.channels.message_forms import digest
 from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
 
+_CLAIM_S = 20.0  # for which nobody else sends what a notifier that was killed had begun
+_EXTENSION_S = 5.0  # between extensions of claims, or the loop may be late
 _IDLE_S = 3600.0
 _SHORTEST_S = 0.001
-_HELD_S = 1.0  # due, but held back by an earlier one of its lane
 log = structlog.get_logger("notify")
 _REFUSED = "the receiver wants no more of this rule (410); `proxyd webhook test` asks it again"
 
@@ -55,14 +56,6 @@ class _Answer:
         return "dead" if self.next_s is None else "retry"
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """An attempt that is under way."""
-
-    endpoint: str
-    task: asyncio.Task[None]
-
-
 class Dispatcher:
     """Delivers what is in the outbox, in order for each rule and endpoint."""
 
@@ -86,8 +79,10 @@ class Dispatcher:
         self._endpoints = Endpoints(settings.endpoints, rng)
         self._digests_s: float | None = 0.0  # when the next one may be due; new notifications may be due earlier
         self._wake = Signal()
-        self._busy: dict[str, _Running] = {}  # by lane
-        self._digesting = asyncio.Lock()
+        self._next_s: float | None = None  # when something is due that nobody has claimed, at the last look
+        metrics.outbox_stalled.set_function(self._stalled_s)
+        self._extended_s = 0.0  # when the claims of what is under way were extended
+        self._running: dict[asyncio.Task[None], DueDelivery] = {}
         self._draining = False
 
     def wake(self) -> None:
@@ -98,53 +93,70 @@ class Dispatcher:
     async def run(self) -> None:
         """Deliver until ``drain``."""
         async with asyncio.TaskGroup() as tasks:
-            while not self._draining:
+            while self._running or not self._draining:
+                await self._extend_claims()
                 await self._make_digests()
                 pause_s = await self._start_due(tasks.create_task)
-                await self._wake.sleep(self._clock, pause_s)
+                await self._wake.sleep(self._clock, min(pause_s, _EXTENSION_S) if self._running else pause_s)
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more attempts; wait for the running ones, then cancel them: the next process repeats them."""
         self._draining = True
         self.wake()
-        if self._busy:
-            _, late = await asyncio.wait([each.task for each in self._busy.values()], timeout=timeout_s)
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=timeout_s)
+            left = [self._running[task] for task in late]
             for task in late:
                 task.cancel()
+            if left:
+                await asyncio.wait(late)
+                await self._outbox.give_back(left, self._clock.time_s())
 
-    async def under_way(self) -> frozenset[str]:
-        """Return the endpoints to which something is being sent, once each digest that was begun is made."""
-        async with self._digesting:
-            return frozenset(each.endpoint for each in self._busy.values())
+    def _stalled_s(self) -> float:
+        """Return for how long something has been due that nobody has claimed, other than at shut endpoints."""
+        return 0.0 if self._next_s is None else max(0.0, self._clock.time_s() - self._next_s)
+
+    async def _extend_claims(self) -> None:
+        now_s = self._clock.time_s()
+        if not self._running:
+            self._extended_s = now_s
+        elif now_s >= self._extended_s + _EXTENSION_S:
+            self._extended_s = now_s
+            await self._outbox.extend_claims([each.lane for each in self._running.values()], now_s + _CLAIM_S)
 
     async def _make_digests(self) -> None:
-        async with self._digesting:
-            now_s = self._clock.time_s()
-            if self._digests_s is None or self._digests_s > now_s:
-                return  # the outbox is read only if one may be due
+        now_s = self._clock.time_s()
+        if self._draining or self._digests_s is None or self._digests_s > now_s:
+            return  # the outbox is read only if one may be due
+        due_s = await self._outbox.next_digest_s()
+        if due_s is not None and due_s <= now_s:
+            await self._outbox.make_digests(now_s, digest)
             due_s = await self._outbox.next_digest_s()
-            if due_s is not None and due_s <= now_s:
-                await self._outbox.make_digests(now_s, digest)
-                due_s = await self._outbox.next_digest_s()
-            self._digests_s = due_s
+        self._digests_s = due_s
 
     async def _start_due(self, start: Callable[..., asyncio.Task[None]]) -> float:
         """Start the due deliveries, one at a time for each lane; return for how long nothing more is due."""
+        settings = self._settings
         while not self._draining:
-            room = self._settings.concurrency - len(self._busy)
-            if room <= 0:
-                return _IDLE_S
+            room = settings.concurrency - len(self._running)
             now_s = self._clock.time_s()
             shut = self._endpoints.note_shut(now_s)
-            busy = set(self._busy)  # a lane that ends during the read may still be pending in the result
-            due = await self._outbox.due_deliveries(
-                now_s, hold_s=self._settings.hold_s, limit=room + 1, busy=busy, shut=shut
+            claimed = await self._outbox.claim_deliveries(
+                now_s,
+                hold_s=settings.hold_s,
+                until_s=now_s + _CLAIM_S,
+                limit=room,
+                shut=shut,
             )
-            if self._draining:  # it began during the read: nobody would wait for an attempt started now
-                break
-            started = [self._start(delivery, start) for delivery in due[:room]]
-            if all(started):
-                return await self._pause_s(shut) if len(due) <= room else _IDLE_S
+            self._next_s = claimed.next_s
+            # once a drain has begun, nobody would wait for an attempt started now
+            refused = [each for each in claimed.deliveries if self._draining or not self._start(each, start)]
+            if refused:
+                await self._outbox.give_back(refused, now_s)
+            elif len(claimed.deliveries) == room:
+                return _IDLE_S  # the first that ends wakes us
+            elif self._next_s is None or self._next_s > now_s:
+                return self._pause_s(shut)
         return _IDLE_S
 
     def _start(self, delivery: DueDelivery, start: Callable[..., asyncio.Task[None]]) -> bool:
@@ -152,29 +164,24 @@ class Dispatcher:
         if not self._endpoints.enter(delivery.endpoint, self._clock.time_s()):
             return False
         task = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
-        self._busy[delivery.lane] = _Running(delivery.endpoint, task)
+        self._running[task] = delivery
+        task.add_done_callback(self._note_end)
         return True
 
-    async def _pause_s(self, shut: Mapping[str, float]) -> float:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        self._wake.notify()
+
+    def _pause_s(self, shut: Mapping[str, float]) -> float:
         """Return for how long nothing is due."""
-        now_s = self._clock.time_s()
-        next_s = await self._outbox.next_delivery_s(busy=set(self._busy), shut=shut)
-        wait_s = _IDLE_S  # a busy lane wakes us when it is done
-        if next_s is not None:
-            wait_s = next_s - now_s if next_s > now_s else _HELD_S
-        for opens_s in (*shut.values(), *([] if self._digests_s is None else [self._digests_s])):
-            wait_s = min(wait_s, opens_s - now_s)
-        return max(_SHORTEST_S, wait_s)
+        times_s = [*shut.values(), *(each for each in (self._digests_s, self._next_s) if each is not None)]
+        return max(_SHORTEST_S, min([_IDLE_S, *(at_s - self._clock.time_s() for at_s in times_s)]))
 
     async def _deliver(self, delivery: DueDelivery) -> None:
         # The endpoint is free with the answer, the lane once that is recorded: its next message must not come earlier
-        try:
-            answer = await self._attempt(delivery)
-            await self._record(delivery, answer)
-            self._metrics.deliveries.labels(answer.result).inc()
-        finally:
-            del self._busy[delivery.lane]
-            self._wake.notify()
+        answer = await self._attempt(delivery)
+        await self._record(delivery, answer)
+        self._metrics.deliveries.labels(answer.result).inc()
 
     async def _attempt(self, delivery: DueDelivery) -> _Answer:
         started_s = self._clock.monotonic_s()

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from itertools import count
+from math import inf
 
 import numpy as np
 import structlog
@@ -22,6 +23,7 @@ from proxyd.notify.channels.webhook import known_secret
 
 _FIRST_AT_ONCE, _AGAIN_AT_ONCE = 64, 16
 _LONGEST_S = 3600.0
+_CLAIM_S = 60.0  # longer than an attempt
 log = structlog.get_logger("notify")
 
 
@@ -69,19 +71,23 @@ class Pings:
         """Ping until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopped:
-                await self._follow(tasks)
-                await self._wake.sleep(self._clock)
+                all_are_ours = await self._follow(tasks)
+                await self._wake.sleep(self._clock, inf if all_are_ours else _CLAIM_S)
             for task in self._asking.values():
                 task.cancel()
 
-    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Start pinging new webhooks; stop for those that are no longer declared."""
+    async def _follow(self, tasks: asyncio.TaskGroup) -> bool:
+        """Start pinging new webhooks; stop for those that are no longer declared; return whether we ping all."""
         before = set(self._asking)  # those answered during the read are still among them
         unconfirmed = {each.webhook: each for each in await self._webhooks.list_unconfirmed()}
         for webhook in self._asking.keys() - unconfirmed.keys():
             self._asking.pop(webhook).cancel()
-        for webhook in unconfirmed.keys() - self._asking.keys() - before:
+        fresh = unconfirmed.keys() - self._asking.keys() - before
+        now_s = self._clock.time_s()
+        ours = await self._webhooks.claim(fresh, now_s, now_s + _CLAIM_S) if fresh else ()
+        for webhook in ours:
             self._asking[webhook] = tasks.create_task(self._ask(unconfirmed[webhook]), name="ping")
+        return len(ours) == len(fresh)
 
     async def _ask(self, unconfirmed: UnconfirmedWebhook) -> None:
         webhook = unconfirmed.webhook
@@ -105,7 +111,11 @@ class Pings:
             log.warning("a webhook did not accept its ping yet", retry_in_s=round(wait_s, 1), **fields)
             now_s = self._clock.time_s()
             await self._webhooks.record_ping(
-                unconfirmed.webhook, WebhookState.UNCONFIRMED, now_s, f"not accepted yet: {refusal.message}"
+                unconfirmed.webhook,
+                WebhookState.UNCONFIRMED,
+                now_s,
+                f"not accepted yet: {refusal.message}",
+                claimed_until_s=now_s + wait_s + _CLAIM_S,
             )
             await self._clock.sleep(wait_s)
         raise AssertionError  # the ladder ends

@@ -28,6 +28,7 @@ from proxyd.store.databases.connections import StoreConnections, breakable, sqli
 from proxyd.store.databases.schema import copy_between, copy_from_file, is_newest, migrate, upgrade
 from proxyd.store.databases.sqlite import copy_file, end_when, file_lock, sqlite_connections, sync
 from proxyd.store.databases.tables import WORDS_IN_SQLITE, metadata
+from proxyd.store.lanes import end_all_claims
 from proxyd.store.sql_store import SqlStore
 
 
@@ -260,6 +261,8 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
             await _lock_out(connections)
         await migrate(connections.writer)
         await connections.upkeep.checkpoint()  # a process that ended at once may have left a long log
+        if not is_postgresql(database):  # nobody else has it: whoever claimed something has ended
+            await connections.writer.call(end_all_claims)
         yield SqlStore(connections, grid)
 
 

@@ -16,6 +16,7 @@ from proxyd.core.model.profile import NotificationRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.digest_rows import LimitTimes
+from proxyd.store.lanes import mark_due
 from proxyd.store.outbox import forget_changed_endpoints
 from proxyd.store.rows import DigestTimes
 from proxyd.store.statements import delete_named, execute_many
@@ -186,3 +187,4 @@ def _forget_future(connection: Connection, now_s: float) -> None:
     connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
     connection.execute(update(t.outbox).where(o.state == "released", o.next_s > now_s).values(next_s=now_s))
     connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))
+    mark_due(connection, connection.scalars(select(t.lanes.c.lane).where(t.lanes.c.due_s > now_s)), now_s)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, false, func, select, true, update
+from sqlalchemy import Connection, bindparam, false, func, select, update
 
 from proxyd.base.ports import Gathered
 from proxyd.core.rules.known.state import Notification
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.databases.shards import OwnShards
+from proxyd.store.lanes import mark_due
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer
 
@@ -74,23 +74,21 @@ class SqlDigests:
     One transaction fixes a digest's contents and its body; later notifications make another digest.
     """
 
-    def __init__(self, writer: Writer, read: StoreReader, shards: OwnShards | None) -> None:
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
         self._writer = writer
         self._read = read
-        self._shards = shards
 
     async def next_digest_s(self) -> float | None:
         """Return when the next digest is due, in unix seconds, or ``None`` if there is nothing to gather."""
         o = t.outbox.c
-        ours, states = _in_shards(self._shards), ("gathering", "released")
-        queries = [select(func.min(o.next_s)).where(o.state == state, ours) for state in states]
+        queries = [select(func.min(o.next_s)).where(o.state == state) for state in ("gathering", "released")]
         found = [(await self._read(query))[0][0] for query in queries]
         return min((each for each in found if each is not None), default=None)
 
     async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
         """Make a digest of each period that is over for each lane, and one of released deliveries for each receiver."""
         o = t.outbox.c
-        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s, _in_shards(self._shards)).distinct()
+        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s).distinct()
         for row in await self._read(query):
             await self._make_of([row.lane], "gathering", now_s, compose)
         for lanes in await self._receivers():
@@ -102,9 +100,7 @@ class SqlDigests:
         query = select(o.lane, *(o[name] for name in _RECEIVER), e.lane.label("disabled")).distinct()
         lanes: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for lane, *receiver, disabled in await self._read(
-            query.outerjoin(t.endpoints, e.lane == o.lane)
-            .where(o.state == "released", _in_shards(self._shards))
-            .order_by(o.lane)
+            query.outerjoin(t.endpoints, e.lane == o.lane).where(o.state == "released").order_by(o.lane)
         ):
             lanes[*receiver, disabled or ""].append(lane)
         return list(lanes.values())
@@ -116,15 +112,17 @@ class SqlDigests:
         query = (
             select(o.position, o.lane, o.next_s, o.most_items, n.notification_id, n.rule, n.body)
             .join(t.notifications, n.notification_id == o.notification_id)
-            .where(o.lane.in_(lanes), o.state == state, o.next_s <= now_s)
+            .where(o.lane.in_(lanes), o.done_s.is_(None), o.state == state, o.next_s <= now_s)
             .order_by(o.next_s, o.position)
             .limit(_MOST_GATHERED)
         )
         while found := await self._read(query):
             for _, period in groupby(found, key=lambda row: row.next_s):
-                await self._make_digest(state, list(period), compose)
+                await self._make_digest(state, list(period), now_s, compose)
 
-    async def _make_digest(self, state: str, members: Sequence[Any], compose: Callable[[Gathered], bytes]) -> None:
+    async def _make_digest(
+        self, state: str, members: Sequence[Any], now_s: float, compose: Callable[[Gathered], bytes]
+    ) -> None:
         gathered = _contents_of_digest(members)
         text = await asyncio.to_thread(compose, gathered)
 
@@ -135,13 +133,9 @@ class SqlDigests:
             leads = connection.execute(_LEAD_DIGEST, rows[0] | {"text": text, "now": now}).rowcount
             if leads and rows[1:]:
                 connection.execute(_JOIN_DIGEST, rows[1:])
+            mark_due(connection, {row.lane for row in members}, now_s)
 
         await self._writer.submit(write)
-
-
-def _in_shards(shards: OwnShards | None) -> ColumnElement[bool]:
-    """Return the condition that a delivery is of our own shards; without ``shards``, all are."""
-    return true() if shards is None else t.outbox.c.shard.in_(sorted(shards()))
 
 
 def _contents_of_digest(members: Sequence[Any]) -> Gathered:

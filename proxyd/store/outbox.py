@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Float,
-    FromClause,
-    Integer,
-    ScalarSelect,
-    Select,
-    Subquery,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    insert,
-    literal,
-    or_,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import Connection, Select, and_, bindparam, case, delete, func, insert, literal, select, update
 
-from proxyd.base.ports import DueDelivery
+from proxyd.base.ports import Claimed, DueDelivery
 from proxyd.core.errors import NotFoundError
 from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.databases.shards import OwnShards, shard_of
 from proxyd.store.digest_rows import SqlDigests
+from proxyd.store.lanes import claim, end_claim, extend_claims, mark_due
 from proxyd.store.plan_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, take_all
@@ -67,44 +48,46 @@ class DisabledEndpoint:
 
 
 class SqlOutbox(SqlDigests):
-    """The Outbox port, and the queries and commands of people.
+    """The Outbox port, and the queries and commands of people."""
 
-    With ``shards`` only deliveries of these are due.
-    """
-
-    def __init__(
-        self, writer: Writer, read: StoreReader, read_for_people: StoreReader, shards: OwnShards | None = None
-    ) -> None:
-        super().__init__(writer, read, shards)
+    def __init__(self, writer: Writer, read: StoreReader, read_for_people: StoreReader) -> None:
+        super().__init__(writer, read)
         self._read_for_people = read_for_people
-        self.webhooks = SqlWebhooks(writer, read, shards)
-        is_shared = shards is not None
-        self._due, self._next = _due_query(is_shared=is_shared), _next_query(is_shared=is_shared)
+        self.webhooks = SqlWebhooks(writer, read)
+        self._me = token_hex(8)  # who claims
         self._accepted: deque[tuple[DueDelivery, float, dict[str, Any]]] = deque()
 
-    async def due_deliveries(
-        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-    ) -> list[DueDelivery]:
-        """Return what may be sent now, oldest first, at most one delivery for each free lane (rule and endpoint).
+    async def claim_deliveries(
+        self, now_s: float, *, hold_s: float, until_s: float, limit: int, shut: Collection[str] = ()
+    ) -> Claimed:
+        """Claim up to ``limit`` lanes until ``until_s``, and return the delivery that each may send now.
 
         A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt. A failing
         digest does the same in each lane that it gathers. Deliveries that a mute has released hold back the later ones
         until their digest is made.
         """
-        values = {"now_s": now_s, "hold_s": hold_s, "most": limit} | self._open(busy, shut)
-        found = [_delivery(row) for row in await self._read(self._due, values)]
-        own = None if self._shards is None else self._shards()  # there may be fewer since the read began
-        return found if own is None else [each for each in found if shard_of(each.endpoint) in own]
+        positions, next_s = await self._writer.submit(
+            lambda on: claim(on, self._me, now_s, hold_s=hold_s, until_s=until_s, limit=limit, shut=shut), is_last=True
+        )
+        if not positions:
+            return Claimed((), next_s)
+        # few lengths, because each is another statement that PostgreSQL must prepare
+        positions += positions[-1:] * ((1 << (len(positions) - 1).bit_length()) - len(positions))
+        found = await self._read(_DELIVERIES, {"positions": positions})
+        return Claimed([_delivery(row) for row in found], next_s)
 
-    async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
-        """Return when a delivery outside ``busy`` lanes and ``shut`` endpoints is due next; ``None`` without any."""
-        found: float | None = (await self._read(self._next, self._open(busy, shut)))[0][0]
-        return found
+    async def extend_claims(self, lanes: Collection[str], until_s: float) -> None:
+        """Let claims last until ``until_s``: what is sent there takes long."""
+        await self._writer.submit(lambda on: extend_claims(on, self._me, lanes, until_s), is_last=True)
 
-    def _open(self, busy: Collection[str], shut: Collection[str]) -> dict[str, Any]:
-        """Return the parameters that say which deliveries may be sent."""
-        shards = {} if self._shards is None else {"shards": sorted(self._shards())}
-        return {"busy": list(busy), "shut": list(shut), **shards}
+    async def give_back(self, deliveries: Sequence[DueDelivery], now_s: float) -> None:
+        """End the claims of deliveries that were not attempted."""
+
+        def write(connection: Connection) -> None:
+            for delivery in deliveries:
+                end_claim(connection, delivery.lane, self._me, now_s)
+
+        await self._writer.submit(write)
 
     async def picture(self, sha256: str) -> Picture | None:
         """Return a picture, or ``None`` if it is no longer stored."""
@@ -126,7 +109,8 @@ class SqlOutbox(SqlDigests):
         connection.execute(_ACCEPT, done)
         connection.execute(insert(t.attempts), [attempt for *_, attempt in accepted])
         for delivery, now_s, _ in accepted:
-            _update_members(connection, delivery, state="delivered", done_s=now_s)
+            end_claim(connection, delivery.lane, self._me, now_s)
+            _update_members(connection, delivery, now_s, state="delivered", done_s=now_s)
 
     async def record_failure(
         self,
@@ -152,10 +136,13 @@ class SqlOutbox(SqlDigests):
             "last_error": error[: rows.MOST_DETAIL],
         }
 
+        dead = {"state": "dead", "done_s": now_s, "last_error": error[: rows.MOST_DETAIL]}
+        of_members = dead if is_dead else {}
+
         def write(connection: Connection) -> None:
             _update(connection, delivery, **values)
-            if is_dead:
-                _update_members(connection, delivery, state="dead", done_s=now_s, last_error=error[: rows.MOST_DETAIL])
+            end_claim(connection, delivery.lane, self._me, now_s)
+            _update_members(connection, delivery, now_s, **of_members)
             attempt = _attempt(delivery, now_s, duration_s, "dead" if is_dead else "retry", error)
             connection.execute(insert(t.attempts), [attempt])
             if disables:
@@ -168,7 +155,8 @@ class SqlOutbox(SqlDigests):
         # An outage of two minutes made messages wait for up to five more
         o = t.outbox.c
         waiting = and_(o.state == "pending", o.next_s > now_s, o.endpoint == endpoint, o.attempts > 0)
-        await self._writer.submit(lambda on: on.execute(update(t.outbox).where(waiting).values(next_s=now_s)))
+        retry = update(t.outbox).where(waiting).values(next_s=now_s).returning(o.lane)
+        await self._writer.submit(lambda on: mark_due(on, on.scalars(retry), now_s))
 
     async def replay(self, notification_id: str | None, now_s: float) -> int:
         """Make deliveries pending again, either one notification's or every dead letter; return how many.
@@ -232,83 +220,16 @@ def _replay(connection: Connection, notification_id: str | None, now_s: float) -
     if digests := [{"of_digest": digest_id} for digest_id in digest_ids]:
         connection.execute(_REPLAY_MEMBERS, digests)
         connection.execute(_REPLAY_LEADER.values(**fresh), digests)
+    leaders = set(connection.scalars(select(o.lane).where(o.digest_id.in_(digest_ids), o.digest.is_not(None))))
     if single := [{"of_position": row.position} for row in found if row.digest_id is None]:
         connection.execute(_REPLAY_ONE.values(**fresh), single)
     _enable(connection, {row.lane for row in found})
+    mark_due(connection, {row.lane for row in found} | leaders, now_s)
     return len(single) + len(digests)
 
 
-def _due_query(*, is_shared: bool) -> Select[*tuple[Any, ...]]:
-    """Return the query of what is due; made once, because that takes longer than to run it."""
-    o, lanes = t.outbox.c, _waiting_lanes()
-    position = _first_of(t.outbox, "pending", lanes.c.lane, o.next_s <= _NOW_S)
-    first = select(lanes.c.lane, position.label("position")).cte("first")
-    first = first.prefix_with("MATERIALIZED", dialect="postgresql")
-    # whatever holds back the first one of a lane that is due holds back all later ones
-    due = _DELIVERIES.join(first, first.c.position == o.position).where(
-        ~_held_back(first), _is_open(is_shared=is_shared)
-    )
-    return due.order_by(o.position).limit(bindparam("most", type_=Integer))
-
-
-def _next_query(*, is_shared: bool) -> Select[*tuple[Any, ...]]:
-    o, lanes = t.outbox.c, _waiting_lanes()
-    of_lane = and_(o.state == "pending", o.lane == lanes.c.lane, _is_open(is_shared=is_shared))
-    return select(func.min(o.next_s)).select_from(lanes.outerjoin(t.outbox, of_lane))
-
-
-def _is_open(*, is_shared: bool) -> ColumnElement[bool]:
-    """Return the condition that a delivery is not to a ``shut`` endpoint, and of our own ``shards`` if it is shared."""
-    is_ours = t.outbox.c.shard.in_(bindparam("shards", expanding=True)) if is_shared else true()
-    return and_(is_ours, t.outbox.c.endpoint.not_in(bindparam("shut", expanding=True)))
-
-
-def _waiting_lanes() -> Subquery:
-    """Return the lanes with pending deliveries outside ``busy``, found by a step of the index for each of them."""
-    o = t.outbox.c
-    first = select(func.min(o.lane).label("lane")).where(o.state == "pending").cte("lanes", recursive=True)
-    after = select(func.min(o.lane)).where(o.state == "pending", o.lane > first.c.lane).scalar_subquery()
-    lanes = first.union_all(select(after).where(first.c.lane.is_not(None)))
-    is_free = lanes.c.lane.not_in(bindparam("busy", expanding=True))
-    return select(lanes.c.lane).where(lanes.c.lane.is_not(None), is_free).subquery("waiting")
-
-
-def _held_back(some: FromClause) -> ColumnElement[bool]:
-    """Return the condition that something earlier in the lane of ``some`` deliveries must go first."""
-    earlier, leader = t.outbox.alias("earlier"), t.outbox.alias("leader")
-
-    def is_recent(of: FromClause) -> ColumnElement[bool]:
-        return or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + _HOLD_S > _NOW_S)
-
-    def is_any(state: str) -> ColumnElement[bool]:
-        some = t.outbox.alias(f"some_{state}")  # evaluated once for all deliveries: there are seldom any
-        return select(some.c.position).where(some.c.state == state).exists()
-
-    def is_before(state: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-        first = _first_of(earlier, state, some.c.lane, *conditions)
-        return func.coalesce(first, some.c.position) < some.c.position
-
-    of_digest = and_(leader.c.digest_id == earlier.c.digest_id, leader.c.digest.is_not(None))
-    its_leader = select(leader.c.position).where(of_digest, leader.c.state == "pending", is_recent(leader)).exists()
-    return or_(
-        is_before("pending", is_recent(earlier)),
-        and_(is_any("released"), is_before("released")),
-        and_(is_any("gathered"), is_before("gathered", its_leader)),
-    )
-
-
-def _first_of(
-    some: FromClause, state: str, lane: ColumnElement[str], *conditions: ColumnElement[bool]
-) -> ScalarSelect[int]:
-    """Return the position of a lane's first delivery in a state; NULL without any."""
-    # A range of one lane, in order, makes every database step through the index of lanes. Asked for deliveries whose
-    # lane equals another one, PostgreSQL reads them all, because it expects to meet one of that lane soon.
-    of_lane = and_(some.c.state == state, some.c.lane >= lane, some.c.lane <= lane)
-    ordered = select(some.c.position).where(of_lane, *conditions).order_by(some.c.lane, some.c.position)
-    return ordered.limit(1).scalar_subquery()
-
-
 def _deliveries() -> Select[*tuple[Any, ...]]:
+    """Return the query of what is sent, at ``positions``."""
     o, n, e = t.outbox.c, t.notifications.c, t.endpoints.c
     return (
         select(
@@ -322,10 +243,11 @@ def _deliveries() -> Select[*tuple[Any, ...]]:
         )
         .join(t.notifications, n.notification_id == o.notification_id)
         .outerjoin(t.endpoints, e.lane == o.lane)
+        .where(o.position.in_(bindparam("positions", expanding=True)))
+        .order_by(o.position)
     )
 
 
-_NOW_S, _HOLD_S = bindparam("now_s", type_=Float), bindparam("hold_s", type_=Float)
 _DELIVERIES = _deliveries()
 _ACCEPT = (
     update(t.outbox)
@@ -346,11 +268,14 @@ def _update(connection: Connection, delivery: DueDelivery, **values: Any) -> Non
     connection.execute(update(t.outbox).where(t.outbox.c.position == delivery.position).values(**values))
 
 
-def _update_members(connection: Connection, delivery: DueDelivery, **values: Any) -> None:
-    """Update the other deliveries of a digest; the first one, which stands for the digest, is not changed."""
+def _update_members(connection: Connection, delivery: DueDelivery, now_s: float, **values: Any) -> None:
+    """Update the other deliveries of a digest, which no longer hold back their lanes as before."""
     if delivery.is_digest:
-        of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
-        connection.execute(update(t.outbox).where(of_digest).values(**values))
+        o = t.outbox.c
+        of_digest = and_(o.digest_id == delivery.notification_id, o.position != delivery.position)
+        mark_due(connection, connection.scalars(select(o.lane).where(of_digest)), now_s)
+        if values:
+            connection.execute(update(t.outbox).where(of_digest).values(**values))
 
 
 def _attempt(delivery: DueDelivery, now_s: float, duration_s: float, result: str, detail: str) -> dict[str, Any]:

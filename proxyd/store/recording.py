@@ -17,8 +17,8 @@ from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS
-from proxyd.store.databases.shards import shard_of
 from proxyd.store.digest_rows import LimitTimes, exceeding
+from proxyd.store.lanes import mark_due
 from proxyd.store.plan_rows import joint_row, record_sources
 from proxyd.store.rows import DigestTimes
 from proxyd.store.statements import Upsert, delete_named, execute_many
@@ -182,6 +182,8 @@ def record_notifications(
             else:
                 state = state_of(delivery, unanswered) if digest is None else "gathering"
             outbox.append(delivery | {"state": state, "done_s": one.created_s if is_limited else None})
+            if state == "pending":
+                mark_due(connection, [delivery["lane"]], one.created_s)
     execute_many(connection, _INSERT_NOTIFICATION, made)
     execute_many(connection, _INSERT_OUTBOX, outbox)
 
@@ -248,7 +250,7 @@ def _outbox_rows(sent: Notification, digest: DigestTimes | None) -> list[dict[st
         "attempts": 0,
     }
     return [
-        {"notification_id": sent.notification_id, "endpoint": each.endpoint, "shard": shard_of(each.endpoint)}
+        {"notification_id": sent.notification_id, "endpoint": each.endpoint}
         | {"lane": rows.lane(sent.rule, each.endpoint)}
         | rows.way_of(each)
         | waits

@@ -44,6 +44,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
                 t.notifications.c.position < newest,
             ),
         ),
+        (t.lanes, t.lanes.c.due_s.is_(None)),
         (t.tokens, t.tokens.c.expires_s < now_s),
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
         (t.probes, or_(t.probes.c.started_s < probes_s, t.probes.c.position <= last - _MOST_PROBES)),
@@ -62,9 +63,11 @@ async def _delete(writer: Writer, table: Table, condition: ColumnElement[bool]) 
     """Delete rows in parts, so that others can write between them; return how many."""
     keys = tuple(table.primary_key)
     key = keys[0] if len(keys) == 1 else tuple_(*keys)
-    some = delete(table).where(key.in_(select(*keys).where(condition).limit(_MOST_DELETED)))
+    # what a notifier writes just now is left to the next time: each would wait for the other
+    some = select(*keys).where(condition).limit(_MOST_DELETED).with_for_update(of=table, skip_locked=True)
+    gone_now = delete(table).where(key.in_(some))
     deleted = 0
-    while gone := await writer.submit(lambda connection: connection.execute(some).rowcount):
+    while gone := await writer.submit(lambda connection: connection.execute(gone_now).rowcount):
         deleted += gone
     return deleted
 

@@ -24,6 +24,7 @@ from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.databases.shards import OwnShards
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.history import SqlHistory, SqlItemSearch
+from proxyd.store.lanes import write_lanes
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.plan_rows import SqlPlanRecord, record_pictures
 from proxyd.store.recording import not_stored, record_notifications, record_observations, record_results
@@ -83,13 +84,14 @@ class SqlStore(SqlOutbox):
     """Reads on connections of its own; writes through the group-committing writer, whose task the owner must run."""
 
     def __init__(self, connections: StoreConnections, grid: ChrononGrid, shards: OwnShards | None = None) -> None:
-        self.writer = Writer(connections.writer, connections.upkeep.checkpoint)
+        self.writer = Writer(connections.writer, connections.upkeep.checkpoint, finish=write_lanes)
 
         async def people(query: Select[*tuple[Any, ...]], values: Mapping[str, object] | None = None) -> Sequence[Any]:
             """Return all rows of a query that may be slow: probes and deliveries do not wait for it."""
             return await connections.people.call(lambda connection: connection.execute(query, values).all())
 
-        super().__init__(self.writer, self.read, people, shards)
+        super().__init__(self.writer, self.read, people)
+        self._shards = shards
         self.history = SqlHistory(people)
         self.items = SqlItemSearch(connections.people)
         self.declarations = SqlDeclarations(self.writer, self.read, self.webhooks, grid)

@@ -6,7 +6,22 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Executable, Numeric, Table, bindparam, cast, delete, func
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Executable,
+    Numeric,
+    String,
+    Table,
+    TableValuedAlias,
+    bindparam,
+    cast,
+    column,
+    delete,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -39,27 +54,32 @@ def _upsert(statement: postgresql.Insert | sqlite.Insert, table: Table, *, adds:
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
-class _TextsOf(GenericFunction[str]):
+class _TextsIn(GenericFunction[str]):
     """The texts in a JSON array, a row for each."""
 
     inherit_cache = True
 
 
-@compiles(_TextsOf, "sqlite")
-def _texts_in_sqlite(texts: _TextsOf, compiler: SQLCompiler, **options: Any) -> str:
-    return f"(SELECT value FROM json_each({compiler.process(texts.clauses, **options)}))"
+@compiles(_TextsIn, "sqlite")
+def _texts_in_sqlite(texts: _TextsIn, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(texts.clauses, **options)})"
 
 
-@compiles(_TextsOf, "postgresql")
-def _texts_in_postgresql(texts: _TextsOf, compiler: SQLCompiler, **options: Any) -> str:
-    return f"(SELECT json_array_elements_text({compiler.process(texts.clauses, **options)}::json))"
+@compiles(_TextsIn, "postgresql")
+def _texts_in_postgresql(texts: _TextsIn, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_array_elements_text(({compiler.process(texts.clauses, **options)})::json)"
 
 
-def is_one_of(column: ColumnElement[str], names: Collection[str]) -> ColumnElement[bool]:
+def texts_in(array: ColumnElement[str] | str) -> TableValuedAlias:
+    """Return a table of the texts in a JSON array, whose column is ``value``: one parameter for any number."""
+    return _TextsIn(array).table_valued(column("value", String))
+
+
+def is_one_of(named: ColumnElement[str], names: Collection[str]) -> ColumnElement[bool]:
     """Return a condition that a column holds one of some names, however many these are."""
     if len(names) <= _MOST_PARAMETERS:
-        return column.in_(names)
-    return column.op("IN", is_comparison=True)(_TextsOf(json.dumps([*names])))
+        return named.in_(names)
+    return named.in_(select(texts_in(json.dumps([*names])).c.value))
 
 
 def day_of(time_s: ColumnElement[float]) -> ColumnElement[int]:

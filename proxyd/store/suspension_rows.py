@@ -14,6 +14,7 @@ from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute
 from proxyd.core.rules.known.failing_rules import FailingRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreReader
+from proxyd.store.lanes import mark_due
 from proxyd.store.rows import as_type, rule_of
 from proxyd.store.statements import Upsert, delete_named, execute_many
 from proxyd.store.writer import Writer
@@ -62,7 +63,7 @@ def _moves_of(before: Sequence[str], **values: Any) -> Any:
     """Return a statement that changes the deliveries of a lane that are in some states."""
     o = t.outbox.c
     is_before = or_(*(o.state == state for state in before))  # not IN, which takes no list of parameters
-    return update(t.outbox).where(o.lane == bindparam("of_lane"), is_before).values(**values)
+    return update(t.outbox).where(o.lane == bindparam("of_lane"), o.done_s.is_(None), is_before).values(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,8 @@ def _settle(
     free = [{"of_lane": lane} for lane in kept]
     execute_many(connection, _moves_of(("stopped",), state="pending"), free)
     execute_many(connection, _moves_of(("muted",), state="released", next_s=now_s), free)
+    # a digest that was stopped or has ended holds back none of those that it gathers
+    mark_due(connection, [*kept, *_lanes(connection, ("gathered",))], now_s)
     most: dict[str, int] = defaultdict(int)
     for lane, count in kept.items():
         most[rule_of(lane)] = max(most[rule_of(lane)], count)

@@ -14,8 +14,9 @@ from proxyd.core.model.delivery import SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.databases.shards import OwnShards, shard_of
+from proxyd.store.lanes import mark_due
 from proxyd.store.rows import as_type, way_of_declaration
+from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer, take_all
 
 Key: TypeAlias = tuple[str, str, str, str]
@@ -24,11 +25,14 @@ _KEY = ("endpoint", "form", "secret_kind", "secret_name")
 _COLUMNS = tuple(t.webhooks.c[name] for name in _KEY)
 _OF_KEY = and_(*(t.webhooks.c[name] == bindparam(f"of_{name}") for name in _KEY))
 _TO_KEY = and_(t.outbox.c.kind == "webhook", *(t.outbox.c[name] == bindparam(f"of_{name}") for name in _KEY))
-_RELEASE = update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(state="pending")
+_RELEASE = (
+    update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(state="pending").returning(t.outbox.c.lane)
+)
 _GIVE_UP = (
     update(t.outbox)
     .where(_TO_KEY, or_(*(t.outbox.c.state == state for state in ("held", "gathering", "muted", "released"))))
     .values(state="dead", done_s=bindparam("at_s"), last_error="its webhook was removed before it had accepted a ping")
+    .returning(t.outbox.c.lane)
 )
 
 
@@ -39,6 +43,7 @@ class _Answer(NamedTuple):
     state: WebhookState
     now_s: float
     detail: str
+    claimed_until_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +68,13 @@ class KnownWebhook:
 class SqlWebhooks:
     """The Webhooks port over SQLAlchemy."""
 
-    def __init__(self, writer: Writer, read: StoreReader, shards: OwnShards | None = None) -> None:
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
         self._writer = writer
         self._read = read
-        self._shards = shards
         self._answers: deque[_Answer] = deque()
 
     async def list_unconfirmed(self) -> list[UnconfirmedWebhook]:
-        """Return the declared webhooks of our own shards that have not answered yet."""
-        own = None if self._shards is None else frozenset(self._shards())
+        """Return the declared webhooks that have not answered yet."""
         query = select(t.webhooks).where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
         return [
             UnconfirmedWebhook(
@@ -79,12 +82,27 @@ class SqlWebhooks:
                 row.since_s,
             )
             for row in await self._read(query.order_by(t.webhooks.c.since_s, t.webhooks.c.endpoint))
-            if own is None or shard_of(row.endpoint) in own
         ]
 
-    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+    async def claim(self, webhooks: Collection[WebhookDelivery], now_s: float, until_s: float) -> list[WebhookDelivery]:
+        """Claim unconfirmed webhooks until ``until_s``, and return those that nobody else had claimed."""
+        keys = {key_of(each): each for each in webhooks}
+
+        def write(connection: Connection) -> list[WebhookDelivery]:
+            among = tuple_(*_COLUMNS).in_(list(keys))
+            free = _LOCKED.where(among, t.webhooks.c.claimed_until_s <= now_s)
+            won = [tuple(row)[:4] for row in connection.execute(free)]
+            claiming = update(t.webhooks).where(_OF_KEY).values(claimed_until_s=until_s)
+            execute_many(connection, claiming, [_of(key) for key in won])
+            return [keys[key] for key in won]
+
+        return await self._writer.submit(write)
+
+    async def record_ping(
+        self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str, *, claimed_until_s: float = 0.0
+    ) -> None:
         """Record a ping's result and release held deliveries; after an earlier answer, only that it accepts again."""
-        self._answers.append(_Answer(key_of(webhook), state, now_s, detail))
+        self._answers.append(_Answer(key_of(webhook), state, now_s, detail, claimed_until_s))
         await self._writer.submit(self._write_answers)
 
     def _write_answers(self, connection: Connection) -> None:
@@ -94,15 +112,17 @@ class SqlWebhooks:
             return
         among = tuple_(*_COLUMNS).in_([each.key for each in answers])
         stored = {tuple(row)[:4]: row.state for row in connection.execute(_LOCKED.where(among))}
-        for key, state, now_s, detail in answers:
+        for key, state, now_s, detail, until_s in answers:
             if state is not WebhookState.CONFIRMED and stored.get(key) != WebhookState.UNCONFIRMED.value:
                 continue
             if state is WebhookState.UNCONFIRMED:
-                connection.execute(update(t.webhooks).where(_OF_KEY).values(detail=detail), [_of(key)])
+                connection.execute(
+                    update(t.webhooks).where(_OF_KEY).values(detail=detail, claimed_until_s=until_s), [_of(key)]
+                )
                 continue
             values = {"state": state.value, "since_s": now_s, "detail": detail}
             connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
-            connection.execute(_RELEASE, [_of(key)])
+            mark_due(connection, connection.scalars(_RELEASE, _of(key)), now_s)
             stored[key] = state.value
 
     async def all(self) -> list[KnownWebhook]:
@@ -117,8 +137,8 @@ class SqlWebhooks:
         declared = {key_of(each) for each in webhooks}
         stored = {tuple(row)[:4]: row.state for row in connection.execute(_LOCKED)}
         unconfirmed = {key for key, state in stored.items() if state == WebhookState.UNCONFIRMED.value}
-        if lost := [_of(key) | {"at_s": now_s} for key in unconfirmed - declared]:
-            connection.execute(_GIVE_UP, lost)
+        for key in unconfirmed - declared:
+            mark_due(connection, connection.scalars(_GIVE_UP, _of(key) | {"at_s": now_s}), now_s)
         if gone := [_of(key) for key in stored.keys() - declared]:
             connection.execute(delete(t.webhooks).where(_OF_KEY), gone)
         fresh = {"state": WebhookState.UNCONFIRMED.value, "since_s": now_s, "detail": ""}

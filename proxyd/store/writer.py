@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 import structlog
@@ -29,6 +30,7 @@ log = structlog.get_logger("store")
 class _Queued:
     write: Write[Any]
     done: asyncio.Future[Any]
+    is_last: bool
 
 
 class Writer:
@@ -38,30 +40,38 @@ class Writer:
     database fails, the writes of its batch fail too, and it raises ``StoreError``, which ends the daemon: a monitor
     that cannot remember must not go on.
 
-    ``make_room`` is called when the database is busy; it may free space on a full disk.
+    ``make_room`` is called when the database is busy; it may free space on a full disk. ``finish`` is called in each
+    transaction, after its writes.
     """
 
-    def __init__(self, connection: Connections, make_room: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connections,
+        make_room: Callable[[], Awaitable[None]] | None = None,
+        finish: Callable[[Connection], None] | None = None,
+    ) -> None:
         self.waits_for = ""  # why it waits for the database; empty while it does not
         self._waits_since_s = 0.0
         self._connection = connection
         self._make_room = make_room
+        self._finish = finish
         self._queue: asyncio.Queue[_Queued | None] = asyncio.Queue()
         self._failed: StoreError | None = None
         self._closed = False
 
-    async def submit(self, write: Write[T]) -> T:
+    async def submit(self, write: Write[T], *, is_last: bool = False) -> T:
         """Run ``write`` in a transaction and return its result once it is committed.
 
         It may run in the writer's thread, so data that it shares with the event loop must allow that. A write may
-        refuse by raising a ``ProxydError`` before it has changed anything; the others in its batch go on.
+        refuse by raising a ``ProxydError`` before it has changed anything; the others in its batch go on. One that
+        ``is_last`` runs at the end of its transaction.
         """
         if self._failed is not None:
             raise self._failed
         if self._closed:
             raise StoreError("the store is closing")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Queued(write, done))
+        self._queue.put_nowait(_Queued(write, done, is_last))
         return await done
 
     @property
@@ -133,7 +143,8 @@ class Writer:
                 queued.done.set_exception(error)
 
     async def _commit(self, batch: list[_Queued]) -> None:
-        results = await self._results([queued.write for queued in batch])
+        batch.sort(key=attrgetter("is_last"))
+        results = await self._results(batch)
         for queued, (result, refusal) in zip(batch, results, strict=True):
             if queued.done.done():
                 continue
@@ -142,12 +153,12 @@ class Writer:
             else:
                 queued.done.set_result(result)
 
-    async def _results(self, writes: Sequence[Write[Any]]) -> list[Result]:
+    async def _results(self, batch: Sequence[_Queued]) -> list[Result]:
         """Return the results of a batch once it is committed, however long the database is busy."""
         while True:
             taken = _Taken()
             try:
-                results = await self._connection.call(partial(_run, writes, taken))
+                results = await self._connection.call(partial(self._run, batch, taken))
             except StoreBusyError as error:
                 taken.put_back()
                 await self._wait(error)
@@ -156,6 +167,13 @@ class Writer:
                     log.info("the database is written again", after_s=round(self.waits_s, 1))
                     self.waits_for = ""
                 return results
+
+    def _run(self, batch: Sequence[_Queued], taken: _Taken, connection: Connection) -> list[Result]:
+        connection.info[_TAKEN] = taken
+        results = _results_of([queued.write for queued in batch if not queued.is_last], connection)
+        if self._finish is not None:
+            self._finish(connection)
+        return results + _results_of([queued.write for queued in batch if queued.is_last], connection)
 
     async def _wait(self, error: StoreBusyError) -> None:
         """Wait before the next attempt; raise ``error`` if the store is closing meanwhile."""
@@ -191,9 +209,8 @@ def take_all(connection: Connection, waiting: deque[T]) -> list[T]:
     return entries
 
 
-def _run(writes: Sequence[Write[Any]], taken: _Taken, connection: Connection) -> list[Result]:
+def _results_of(writes: Sequence[Write[Any]], connection: Connection) -> list[Result]:
     """Run writes one after the other; one that refuses does so before it has changed anything."""
-    connection.info[_TAKEN] = taken
     results: list[Result] = []
     for write in writes:
         try:

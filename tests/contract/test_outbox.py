@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
-from proxyd.base.ports import Gathered, WebhookState
+from proxyd.base.ports import DueDelivery, Gathered, WebhookState
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
@@ -23,11 +23,12 @@ from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases import tables as t
-from proxyd.store.databases.shards import shard_of
+from proxyd.store.lanes import Claim, claim, mark_due
 from proxyd.store.listed_rows import DeliveryAttempt, Wanted
 from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
 from tests.fleets import WEBHOOK, declaration, rule, source
+from tests.outboxes import due_deliveries, next_due_s
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
 URL = "https://receiver.example/hook"
@@ -63,14 +64,14 @@ def listed(gathered: Gathered) -> bytes:
 
 
 async def due(store: SqlOutbox, now_s: float) -> list[tuple[str, bytes]]:
-    found = await store.due_deliveries(now_s, hold_s=600.0, limit=9)
+    found = await due_deliveries(store, now_s, limit=9)
     return [(one.notification_id, one.body) for one in found]
 
 
 async def test_every_way_of_delivery_is_kept_with_what_it_needs(store: SqlStore) -> None:
     github = replace(ENDPOINT, form=WebhookForm.GITHUB)
     await put(store, notification("1", github, MailDelivery("a@example.org"), ChannelDelivery("tgram://token/chat")))
-    found = await store.due_deliveries(5.0, hold_s=600.0, limit=9)
+    found = await due_deliveries(store, 5.0, limit=9)
     assert [(d.kind, d.form, d.endpoint, d.secret_name) for d in found] == [
         ("webhook", "GITHUB", URL, "SECRET_A"),
         ("mail", "STANDARD", "a@example.org", ""),
@@ -82,26 +83,9 @@ async def test_every_way_of_delivery_is_kept_with_what_it_needs(store: SqlStore)
 
 async def test_shut_endpoints_are_passed_over(store: SqlStore) -> None:
     await put(store, notification("1"), notification("2", MailDelivery("a@example.org")))
-    found = await store.due_deliveries(5.0, hold_s=600.0, limit=9, shut={URL: 1.0})
+    found = await due_deliveries(store, 5.0, limit=9, shut={URL: 1.0})
     assert [d.notification_id for d in found] == ["2"]
-    assert await store.next_delivery_s(shut={URL, "a@example.org"}) is None
-
-
-async def test_of_shared_deliveries_those_of_our_own_shards_are_due(store: SqlStore) -> None:
-    await declare(store, rule("r", clauses=WEBHOOK), rule("g", clauses=DIGEST))
-    mail, own = MailDelivery("a@example.org"), set[int]()
-    shared = SqlOutbox(store.writer, store.read, store.read, lambda: own)
-    await put(store, notification("1"), notification("2", mail))
-    await put(store, notification("3", rule_name="g"), notification("4", mail, rule_name="g"))
-    assert (await due(shared, 9000.0), await shared.next_delivery_s(), await shared.next_digest_s()) == ([], None, None)
-    own |= {shard_of(mail.address)}
-    assert own != {shard_of(URL)}
-    assert (await due(shared, 5.0), await shared.next_delivery_s()) == ([("2", b"2")], 2.0)
-    await shared.make_digests(9000.0, listed)
-    assert [body for _, body in await due(shared, 9000.0)] == [b"2", b"4 3"]
-    own |= {shard_of(URL)}
-    await shared.make_digests(9000.0, listed)
-    assert sorted(body for _, body in await due(shared, 9000.0)) == [b"1", b"2", b"3 3", b"4 3"]
+    assert await next_due_s(store, 5.0, shut={URL, "a@example.org"}) is None
 
 
 async def test_of_two_that_make_a_digest_at_once_none_loses_what_only_the_other_read(store: SqlStore) -> None:
@@ -127,7 +111,7 @@ async def test_of_two_that_make_a_digest_at_once_none_loses_what_only_the_other_
     loop, late = asyncio.get_running_loop(), list[Future[None]]()
     await store.make_digests(9000.0, compose_early)
     sent = []
-    while found := await store.due_deliveries(9000.0, hold_s=600.0, limit=9):
+    while found := await due_deliveries(store, 9000.0, limit=9):
         sent += [one.body for one in found]
         for one in found:
             await store.record_delivery(one, 9000.0)
@@ -160,8 +144,8 @@ def due_of(found: Sequence[Row], now_s: float, busy: Collection[str], shut: Coll
 
     chosen, held = dict[str, int](), set(busy)
     for row in found:
-        is_due = row.state == "pending" and row.next_s <= now_s and row.endpoint not in shut
-        if is_due and row.lane not in held:
+        is_due = row.state == "pending" and (row.first_attempt_s is None or row.next_s <= now_s)
+        if is_due and row.endpoint not in shut and row.lane not in held:
             chosen.setdefault(row.lane, row.position)
         if holds_back(row):
             held.add(row.lane)
@@ -174,17 +158,21 @@ async def test_the_first_of_each_lane_is_due_unless_something_before_it_holds_it
     await put(store, *(notification(f"{n}", *ways, rule_name=f"r{n % 3}") for n in range(15)))
     o, now_s = t.outbox.c, 1000.0
     states, digests = ["pending"] * 4 + ["delivered", "gathered", "released", "held"], [None, None, "dgs_1", "dgs_2"]
-    drawn = update(t.outbox).where(o.position == bindparam("of"))
-    drawn = drawn.values(
-        {name: bindparam(name) for name in ("state", "next_s", "first_attempt_s", "digest_id", "digest")}
-    )
+    columns = ("state", "next_s", "first_attempt_s", "digest_id", "digest", "done_s")
+    drawn = update(t.outbox).where(o.position == bindparam("of")).values({name: bindparam(name) for name in columns})
+
+    def draw(values: list[dict[str, object]], connection: Connection) -> None:
+        connection.execute(drawn, values)
+        mark_due(connection, connection.scalars(select(o.lane)), 0.0)
+
     for _ in range(60):
         places = [row[0] for row in await store.read(select(o.position).order_by(o.position))]
         some = states[: rng.integers(4, 9)]
         values = [
             {
                 "of": place,
-                "state": some[rng.integers(len(some))],
+                "state": (state := some[rng.integers(len(some))]),
+                "done_s": 1.0 if state == "delivered" else None,
                 "next_s": float(rng.choice([900.0, 1000.0, 1100.0])),
                 "first_attempt_s": [None, 350.0, 950.0][rng.integers(3)],
                 "digest_id": digests[rng.integers(4)],
@@ -192,34 +180,71 @@ async def test_the_first_of_each_lane_is_due_unless_something_before_it_holds_it
             }
             for place in places
         ]
-        await store.writer.submit(partial(Connection.execute, statement=drawn, parameters=values))
+        await store.writer.submit(partial(draw, values))
         found = [Row(*row) for row in await store.read(select(*(o[name] for name in Row._fields)).order_by(o.position))]
         lanes = sorted({row.lane for row in found})
         busy, shut = set(rng.choice(lanes, rng.integers(3)).tolist()), {URL} if rng.random() < 0.2 else set[str]()
         wanted = due_of(found, now_s, busy, shut)
         for limit in (1, 9):
-            due = await store.due_deliveries(now_s, hold_s=600.0, limit=limit, busy=busy, shut=shut)
+            due = await due_deliveries(store, now_s, limit=limit, busy=busy, shut=shut)
             assert [each.position for each in due] == wanted[:limit]
-        free = [r.next_s for r in found if r.state == "pending" and r.lane not in busy and r.endpoint not in shut]
-        assert await store.next_delivery_s(busy=busy, shut=shut) == min(free, default=None)
+        lane_due_s = {row.lane: row.due_s for row in await store.read(select(t.lanes))}
+        for lane in lanes:
+            alone = [row for row in found if row.lane == lane or row.digest]
+            turns = [at_s for at_s in (950.0, 1000.0, 1100.0, 1550.0) if at_s > now_s and due_of(alone, at_s, (), ())]
+            if not due_of(alone, now_s, (), ()) and alone[0].endpoint not in shut:
+                assert lane_due_s[lane] == min(turns, default=None)
+
+
+_ROWS_READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'outbox'"
+_DONE = update(t.outbox).values(state="delivered", done_s=3.0)
+
+
+def work_of(connection: Connection, claim: Callable[[Connection], Claim]) -> int:
+    """Return how many rows of the outbox a claim of two lanes reads, or how many steps SQLite takes."""
+    if connection.dialect.name == "postgresql":
+        before: int = connection.scalars(text(_ROWS_READ)).one()
+        assert len(claim(connection).positions) == 2
+        after: int = connection.scalars(text(_ROWS_READ)).one()
+        return after - before
+    steps: list[None] = []
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.set_progress_handler(lambda: steps.append(None), 1)
+    assert len(claim(connection).positions) == 2
+    driver.set_progress_handler(None, 0)
+    return len(steps)
+
+
+async def test_a_claim_reads_no_more_with_many_delivered_rows_than_with_few(store: SqlStore) -> None:
+    claiming = partial(claim, by="a", now_s=5.0, hold_s=600.0, until_s=0.0, limit=9, shut=())
+    work = []
+    for many in (10, 3000):
+        await put(store, *(notification(f"old {many} {n}", rule_name=f"r{n % 2}") for n in range(many)))
+        await store.writer.submit(partial(Connection.execute, statement=_DONE))
+        await store.upkeep.vacuum()
+        await put(store, *(notification(f"new {many} {n}", rule_name=f"r{n}") for n in range(2)))
+        work.append(await store.writer.submit(partial(work_of, claim=claiming), is_last=True))
+    few, many = work
+    assert many <= few
 
 
 async def test_what_failed_at_an_endpoint_is_due_at_once_when_that_works_again(store: SqlStore) -> None:
     await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
-    for due in await store.due_deliveries(10.0, hold_s=600.0, limit=9):
+    for due in await due_deliveries(store, 10.0, limit=9):
         await store.record_failure(due, 10.0, next_s=2000.0, error="500")
     await store.retry_now("https://other.example/", 20.0)
-    assert await store.due_deliveries(20.0, hold_s=600.0, limit=9) == []
+    assert await due_deliveries(store, 20.0, limit=9) == []
     await store.retry_now(URL, 20.0)
-    woken = await store.due_deliveries(20.0, hold_s=600.0, limit=9)
+    woken = await due_deliveries(store, 20.0, limit=9)
     assert [(each.notification_id, each.attempts) for each in woken] == [("1", 1), ("x", 1)]
 
 
 async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlStore) -> None:
     await put(store, notification("1"), notification("other", rule_name="q"))
-    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    first = (await due_deliveries(store, 10.0, limit=1))[0]
     await store.record_failure(first, 10.0, next_s=20.0, error="503", duration_s=0.5)
-    again = (await store.due_deliveries(20.0, hold_s=600.0, limit=1))[0]
+    again = (await due_deliveries(store, 20.0, limit=1))[0]
     await store.record_delivery(again, 20.0, duration_s=0.25, detail="200")
     assert await store.history.delivery_attempts("1") == [
         DeliveryAttempt(URL, None, attempted_s=9.5, duration_s=0.5, result="retry", detail="503"),
@@ -232,11 +257,11 @@ async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlSt
 
 async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStore) -> None:
     await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
-    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    first = (await due_deliveries(store, 10.0, limit=1))[0]
     await store.record_failure(first, 10.0, next_s=None, error="410", disables=True)
     assert (await store.outbox_depth()).dead == 2
     await put(store, notification("3"))
-    assert [(d.notification_id, d.is_disabled) for d in await store.due_deliveries(11.0, hold_s=0.0, limit=9)] == [
+    assert [(d.notification_id, d.is_disabled) for d in await due_deliveries(store, 11.0, hold_s=0.0, limit=9)] == [
         ("x", False),
         ("3", True),
     ]
@@ -244,7 +269,7 @@ async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStor
     assert await store.list_disabled_endpoints() == [disabled]
     assert await store.replay("1", 12.0) == 1
     assert await store.list_disabled_endpoints() == []
-    assert [d.is_disabled for d in await store.due_deliveries(13.0, hold_s=0.0, limit=9)] == [False, False]
+    assert [d.is_disabled for d in await due_deliveries(store, 13.0, hold_s=0.0, limit=9)] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +282,7 @@ async def test_an_endpoint_that_is_declared_otherwise_is_enabled(
 ) -> None:
     await declare(store, rule("r", clauses=WEBHOOK))
     await put(store, notification("1"))
-    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    first = (await due_deliveries(store, 10.0, limit=1))[0]
     await store.record_failure(first, 10.0, next_s=None, error="410", disables=True)
     await declare(store, rule("r", clauses=clauses))
     assert bool(await store.list_disabled_endpoints()) is is_disabled
@@ -265,7 +290,7 @@ async def test_an_endpoint_that_is_declared_otherwise_is_enabled(
 
 async def test_an_accepted_test_enables(store: SqlStore) -> None:
     await put(store, notification("1"))
-    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    first = (await due_deliveries(store, 10.0, limit=1))[0]
     await store.record_failure(first, 10.0, next_s=None, error="410", disables=True)
     await store.enable("r", URL)
     assert await store.list_disabled_endpoints() == []
@@ -279,7 +304,7 @@ async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store
     assert await store.next_digest_s() == 3600.0
     await store.make_digests(3600.0, listed)
     assert await store.next_digest_s() == 7200.0
-    found = (await store.due_deliveries(3600.0, hold_s=600.0, limit=9))[0]
+    found = (await due_deliveries(store, 3600.0, limit=9))[0]
     assert (found.is_digest, found.body, found.notification_id[:4]) == (True, b"a b 3", "dgs_")
     await store.record_delivery(found, 3601.0, detail="200")
     rows = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
@@ -340,7 +365,7 @@ async def test_a_daily_digest_goes_out_at_its_time_of_day(store: SqlStore) -> No
     await put(store, notification("a", created_s=100.0), notification("b", created_s=seven_s))
     assert await store.next_digest_s() == seven_s
     await store.make_digests(seven_s, listed)
-    (found,) = await store.due_deliveries(seven_s, hold_s=600.0, limit=9)
+    (found,) = await due_deliveries(store, seven_s, limit=9)
     assert found.body == b"a None"  # and no limit of items
     assert await store.next_digest_s() == seven_s + 86400.0
 
@@ -357,7 +382,7 @@ async def test_a_digest_is_the_same_after_a_restart_and_what_came_late_makes_ano
     async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
         await store.make_digests(9000.0, listed)
         assert await due(store, 9000.0) == first
-        delivery = (await store.due_deliveries(9000.0, hold_s=600.0, limit=1))[0]
+        delivery = (await due_deliveries(store, 9000.0, limit=1))[0]
         await store.record_delivery(delivery, 9000.0)
         second = await due(store, 9000.0)
     assert [body for _, body in (*first, *second)] == [b"a b 3", b"late 3"]
@@ -369,12 +394,12 @@ async def test_a_digest_that_was_given_up_is_replayed_whole_and_as_it_was(store:
     await put(store, notification("a"), notification("b"))
     await store.make_digests(3600.0, listed)
     before = await due(store, 3600.0)
-    delivery = (await store.due_deliveries(3600.0, hold_s=600.0, limit=1))[0]
+    delivery = (await due_deliveries(store, 3600.0, limit=1))[0]
     await store.record_failure(delivery, 3601.0, next_s=None, error="no")
     assert (await store.outbox_depth()).dead == 2
     assert await store.replay("b", 3700.0) == 1
     assert await due(store, 3700.0) == before
-    delivery = (await store.due_deliveries(3700.0, hold_s=600.0, limit=1))[0]
+    delivery = (await due_deliveries(store, 3700.0, limit=1))[0]
     await store.record_failure(delivery, 3701.0, next_s=None, error="no")
     assert await store.replay(None, 3800.0) == 1
     assert await due(store, 3800.0) == before
@@ -400,7 +425,7 @@ async def test_what_goes_to_a_webhook_waits_until_that_has_answered(store: SqlSt
     await accept(store, "STANDARD", 1.0)
     await put(store, notification("1"), notification("2", MailDelivery("a@example.org")))
     assert [name for name, _ in await due(store, 5.0)] == ["2"]
-    assert await store.next_delivery_s(busy=["r\na@example.org"]) is None
+    assert await next_due_s(store, 5.0, shut=["a@example.org"]) is None
     assert await store.outbox_depth() == (1, 2.0, 1, 0)
     (waiting,) = await store.webhooks.list_unconfirmed()
     assert (waiting.webhook, waiting.since_s) == (ENDPOINT, 1.0)
@@ -477,9 +502,44 @@ async def test_a_late_refusal_does_not_undo_that_a_webhook_answered(store: SqlSt
 async def test_after_a_jump_back_nothing_waits_for_a_year(store: SqlStore) -> None:
     year_s = 365 * 86400.0
     await put(store, notification("1", created_s=year_s))
-    (one,) = await store.due_deliveries(year_s, hold_s=600.0, limit=9)
+    (one,) = await due_deliveries(store, year_s, limit=9)
     await store.record_failure(one, year_s, next_s=year_s + 60.0, error="503")
     await put(store, notification("2", created_s=5.0))
     await store.declarations.accept([], [], 10.0)
     assert [name for name, _ in await due(store, 10.0)] == ["1"]
     assert [name for name, _ in await due(store, 10.0 + 600.0)] == ["1"]
+
+
+async def test_a_first_attempt_is_due_at_once_although_the_clock_of_its_planner_was_ahead(store: SqlStore) -> None:
+    await put(store, notification("1", created_s=3600.0), notification("2", created_s=2.0))
+    await store.declarations.accept([], [], 10.0)  # on one machine: after a restart
+    assert [name for name, _ in await due(store, 10.0)] == ["1"]
+
+
+async def test_two_notifiers_never_have_the_same_lane_and_one_that_ends_leaves_it_to_the_other(store: SqlStore) -> None:
+    other = SqlOutbox(store.writer, store.read, store.read)
+
+    async def take(outbox: SqlOutbox, now_s: float, limit: int = 9) -> list[DueDelivery]:
+        claimed = await outbox.claim_deliveries(now_s, hold_s=600.0, until_s=now_s + 15.0, limit=limit)
+        return list(claimed.deliveries)
+
+    await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
+    (ours,), (theirs,) = await take(store, 5.0, limit=1), await take(other, 5.0)
+    assert {ours.notification_id, theirs.notification_id} == {"1", "x"}
+    await put(store, notification("3", created_s=6.0), notification("y", rule_name="q", created_s=6.0))
+    assert [await take(store, 19.0), await take(other, 19.0)] == [[], []]
+    await store.extend_claims([ours.lane], 40.0)
+    assert await take(other, 21.0) == []
+    assert await take(store, 21.0) == [theirs]  # the other one has ended
+    await other.record_failure(theirs, 22.0, next_s=23.0, error="503")  # or was only slow
+    assert await take(other, 24.0) == []
+    await store.give_back([ours], 25.0)
+    assert await take(other, 25.0) == [ours]
+
+
+async def test_what_comes_while_its_lane_is_claimed_is_due_with_the_result(store: SqlStore) -> None:
+    await put(store, notification("1"))
+    (one,) = (await store.claim_deliveries(5.0, hold_s=600.0, until_s=25.0, limit=9)).deliveries
+    await put(store, notification("2", created_s=6.0))
+    await store.record_delivery(one, 7.0)
+    assert [name for name, _ in await due(store, 7.0)] == ["2"]

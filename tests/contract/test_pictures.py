@@ -14,6 +14,7 @@ from proxyd.store.databases import tables as t
 from proxyd.store.plan_rows import MOST_DELETED, expire_pictures
 from proxyd.store.retention import expire
 from tests.observations import observed
+from tests.outboxes import due_deliveries
 
 PNG = Picture("image/png", b"\x89PNG \xff\x00")
 MAIL = MailDelivery("a@example.org")
@@ -89,7 +90,7 @@ async def test_many_pictures_go_in_parts(store: SqlStore) -> None:
 
 async def test_a_delivery_has_the_picture_of_its_notification(store: SqlStore) -> None:
     await record(store, PNG, notification("a", PNG, MAIL), notification("b", None, replace(MAIL, address="b@c.org")))
-    due = await store.due_deliveries(5.0, hold_s=600.0, limit=9)
+    due = await due_deliveries(store, 5.0, limit=9)
     assert {each.notification_id: each.picture for each in due} == {"a": PNG.sha256, "b": None}
     assert await store.picture(PNG.sha256) == PNG
     assert await store.picture("gone") is None

@@ -42,6 +42,7 @@ from proxyd.store.retention import expire
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
 from tests.observations import altered, observed
+from tests.outboxes import due_deliveries, next_due_s
 from tests.servers import PostgresServer
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
@@ -290,32 +291,31 @@ async def test_a_rule_keeps_its_now_and_its_streams_until_it_is_removed(store: S
 
 async def test_a_lane_gives_out_one_delivery_at_a_time_in_order(store: SqlStore) -> None:
     await store.record(observation(notification("1", endpoints=2), notification("2"), notification("x", rule_name="q")))
-    due = await store.due_deliveries(5.0, hold_s=600.0, limit=10)
+    due = await due_deliveries(store, 5.0, limit=10)
     assert [(d.notification_id, d.endpoint) for d in due] == [
         ("1", "https://r0.example/"),
         ("1", "https://r1.example/"),
         ("x", "https://r0.example/"),
     ]
     await store.record_delivery(due[0], 6.0)
-    assert [d.notification_id for d in await store.due_deliveries(6.0, hold_s=600.0, limit=10)] == ["1", "2", "x"]
+    assert [d.notification_id for d in await due_deliveries(store, 6.0, limit=10)] == ["1", "2", "x"]
 
 
 async def test_a_failing_delivery_holds_its_lane_back_for_a_while(store: SqlStore) -> None:
     await store.record(observation(notification("1"), notification("2")))
-    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=10))[0]
+    first = (await due_deliveries(store, 10.0, limit=10))[0]
     await store.record_failure(first, 10.0, next_s=2000.0, error="503")
-    assert await store.due_deliveries(609.0, hold_s=600.0, limit=10) == []
-    assert [d.notification_id for d in await store.due_deliveries(611.0, hold_s=600.0, limit=10)] == ["2"]
-    assert await store.next_delivery_s() == 2.0
+    assert await next_due_s(store, 609.0) == 610.0
+    assert [d.notification_id for d in await due_deliveries(store, 611.0, limit=10)] == ["2"]
 
 
 async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(store: SqlStore) -> None:
     await store.record(observation(notification("1")))
-    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=10))[0]
+    first = (await due_deliveries(store, 10.0, limit=10))[0]
     await store.record_failure(first, 10.0, next_s=None, error="gone")
     assert await store.outbox_depth() == (0, None, 0, 1)
     assert await store.replay("1", 20.0) == 1
-    again = (await store.due_deliveries(20.0, hold_s=600.0, limit=10))[0]
+    again = (await due_deliveries(store, 20.0, limit=10))[0]
     assert (again.notification_id, again.body, again.attempts) == ("1", b"1", 0)
     with pytest.raises(NotFoundError):
         await store.replay("nothing", 20.0)
@@ -380,10 +380,10 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
 
 async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlStore) -> None:
     await store.record(observation(*(notification(n) for n in ("pending", "sent", "newest")), events=(stored(1, "a"),)))
-    lane = (await store.due_deliveries(5.0, hold_s=600.0, limit=10))[0]
+    lane = (await due_deliveries(store, 5.0, limit=10))[0]
     await store.record_failure(lane, 5.0, next_s=1e9, error="x")
     for _ in range(2):
-        later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
+        later = (await due_deliveries(store, 900.0, limit=10))[0]
         await store.record_delivery(later, 900.0)
     assert await expire(store.writer, 1e6, retention_s=100.0) == 2  # the interval and "sent"
     listed = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
@@ -431,13 +431,12 @@ async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> N
     stuck = [notification(f"stuck {n}") for n in range(50)]
     await store.record(observation(*stuck, notification("other", rule_name="q")))
     for _ in range(3):
-        first = (await store.due_deliveries(10.0, hold_s=0.0, limit=1))[0]
+        first = (await due_deliveries(store, 10.0, hold_s=0.0, limit=1))[0]
         await store.record_failure(first, 10.0, next_s=10.0, error="x")
-    due = await store.due_deliveries(20.0, hold_s=0.0, limit=2)
+    due = await due_deliveries(store, 20.0, hold_s=0.0, limit=2)
     assert [d.notification_id for d in due] == ["stuck 0", "other"]
-    rest = await store.due_deliveries(20.0, hold_s=0.0, limit=2, busy={due[0].lane})
+    rest = await due_deliveries(store, 20.0, hold_s=0.0, limit=2, busy={due[0].lane})
     assert [d.notification_id for d in rest] == ["other"]
-    assert await store.next_delivery_s(busy={due[0].lane, due[1].lane}) is None
 
 
 async def test_a_backup_is_a_whole_database(store: SqlStore, tmp_path: Path) -> None:

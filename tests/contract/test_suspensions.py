@@ -16,6 +16,7 @@ from proxyd.store import SqlStore
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.retention import expire
 from tests.fleets import WEBHOOK, declaration, rule, source
+from tests.outboxes import due_deliveries
 
 LOG, MAIL = LogDelivery("one"), MailDelivery("a@example.org")
 ONE, TWO = LOG.endpoint, MAIL.endpoint
@@ -50,7 +51,7 @@ async def sent(store: SqlStore, now_s: float) -> list[tuple[str, bytes]]:
     """Make the digests that are due, deliver everything that is due, and return endpoints and bodies."""
     await store.make_digests(now_s, joined)
     found = []
-    while due := await store.due_deliveries(now_s, hold_s=600.0, limit=9):
+    while due := await due_deliveries(store, now_s, limit=9):
         for each in due:
             await store.record_delivery(each, now_s)
             found.append((each.endpoint, each.body))
@@ -83,7 +84,7 @@ async def test_what_a_muted_rule_kept_comes_as_one_digest_for_each_receiver(stor
     assert [each.muted for each in listed] == [True, False, True]
     assert await suspend(store, now_s=20.0) == 2
     await put(store, notification("3", LOG, MAIL, created_s=20.0))
-    assert await store.due_deliveries(20.0, hold_s=600.0, limit=9) == []  # the digest comes first
+    assert await due_deliveries(store, 20.0, limit=9) == []  # the digest comes first
     assert await sent(store, 20.0) == [
         (ONE, b"1+2"),
         (TWO, b"1+2"),
@@ -96,9 +97,9 @@ async def test_what_a_muted_rule_kept_comes_as_one_digest_for_each_receiver(stor
 
 async def test_what_was_not_sent_before_goes_on_as_it_was(store: SqlStore) -> None:
     await put(store, notification("tried"), notification("queued"))
-    attempted = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
+    attempted = (await due_deliveries(store, 3.0, limit=9))[0]
     await store.record_failure(attempted, 3.0, next_s=4.0, error="503")
-    under_way = (await store.due_deliveries(4.0, hold_s=600.0, limit=9))[0]
+    under_way = (await due_deliveries(store, 4.0, limit=9))[0]
     await suspend(store, MUTE)
     await put(store, notification("new"))
     await store.record_failure(under_way, 6.0, next_s=7.0, error="503")
@@ -110,7 +111,7 @@ async def test_what_was_not_sent_before_goes_on_as_it_was(store: SqlStore) -> No
 
 async def test_an_answer_that_comes_after_the_mute_counts(store: SqlStore) -> None:
     await put(store, notification("1"))
-    under_way = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
+    under_way = (await due_deliveries(store, 3.0, limit=9))[0]
     await suspend(store, MUTE)
     await store.record_delivery(under_way, 6.0)
     assert await suspend(store, now_s=7.0) == 0
@@ -119,7 +120,7 @@ async def test_an_answer_that_comes_after_the_mute_counts(store: SqlStore) -> No
 
 async def test_what_is_dropped_is_never_sent_unless_it_is_asked_for(store: SqlStore) -> None:
     await put(store, notification("before"))
-    under_way = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
+    under_way = (await due_deliveries(store, 3.0, limit=9))[0]
     await suspend(store, MUTE)
     await put(store, notification("1"), notification("2"))
     found = await store.suspensions.change(lambda _: (), DECLARED, 9.0, dropped={"r"})
@@ -216,14 +217,12 @@ async def test_a_receiver_of_several_rules_gets_one_digest_that_holds_back_what_
 
     await store.make_digests(20.0, kept)
     assert sorted((each.rule, each.ids) for each in gathered) == [("r", ("3",)), ("r, other", ("1", "2", "3"))]
-    first, second = await store.due_deliveries(20.0, hold_s=600.0, limit=9)
+    first, second = await due_deliveries(store, 20.0, limit=9)
     assert [(each.endpoint, each.body) for each in (first, second)] == [(ONE, b"1+2+3"), (TWO, b"3")]
     await store.record_failure(first, 21.0, next_s=30.0, error="503")
-    assert [each.body for each in await store.due_deliveries(500.0, hold_s=600.0, limit=9, busy={second.lane})] == [
-        b"1+2+3"
-    ]
-    assert [each.body for each in await store.due_deliveries(622.0, hold_s=600.0, limit=9)] == [b"1+2+3", b"3", b"4"]
-    again = (await store.due_deliveries(500.0, hold_s=600.0, limit=9))[0]
+    assert [each.body for each in await due_deliveries(store, 500.0, limit=9, busy={second.lane})] == [b"1+2+3"]
+    assert [each.body for each in await due_deliveries(store, 622.0, limit=9)] == [b"1+2+3", b"3", b"4"]
+    again = (await due_deliveries(store, 500.0, limit=9))[0]
     await store.record_delivery(again, 500.0)
     assert await sent(store, 500.0) == [(TWO, b"3"), (ONE, b"4")]
     assert {state for each in (await states(store)).values() for state in each} == {"delivered"}
@@ -239,7 +238,7 @@ async def test_a_digest_of_several_rules_is_given_up_dropped_and_replayed_whole(
     await store.suspensions.change(lambda _: (), DECLARED, 22.0, dropped={"r"})
     assert await states(store) == {"1": ["dropped"], "2": ["dropped"]}
     assert await store.replay("2", 23.0) == 1
-    (delivery,) = await store.due_deliveries(23.0, hold_s=600.0, limit=9)
+    (delivery,) = await due_deliveries(store, 23.0, limit=9)
     await store.record_failure(delivery, 23.0, next_s=None, error="410", disables=True)
     assert await states(store) == {"1": ["dead"], "2": ["dead"]}
     await suspend(store, ALL, now_s=30.0)

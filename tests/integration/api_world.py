@@ -37,6 +37,7 @@ from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
 from tests.origin import InlineParser
+from tests.outboxes import due_deliveries
 
 T0 = 1_000_000_000.0
 _OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, T0, T0, 200)
@@ -91,7 +92,7 @@ class Running:
     async def give_up(self, name: str, error: str = "refused") -> None:
         """Record a notification by mail that was given up."""
         await self.tell(replace(told(name), deliveries=(MailDelivery("a@example.org"),)))
-        due = await self.control.resources.store.due_deliveries(T0, hold_s=600.0, limit=100)
+        due = await due_deliveries(self.control.resources.store, T0, limit=100)
         (delivery,) = (each for each in due if each.notification_id == name)
         await self.control.resources.store.record_failure(delivery, T0, next_s=None, error=error)
 

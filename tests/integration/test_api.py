@@ -35,6 +35,7 @@ from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, RefusingChannel, Running, running_api, told
 from tests.observations import observed
+from tests.outboxes import due_deliveries
 from tests.servers import free_port
 
 MAIL_WAITS = "DELIVERY MAIL waits while the settings smtp and mail_from are empty"
@@ -680,7 +681,7 @@ async def test_a_receiver_that_takes_the_test_message_gets_notifications_again(
     await running.tell(replace(told("n1"), deliveries=(webhook,)))
     (waiting,) = await store.webhooks.list_unconfirmed()
     await store.webhooks.record_ping(waiting.webhook, WebhookState.CONFIRMED, T0, "204")
-    (due,) = await store.due_deliveries(T0, hold_s=600.0, limit=9)
+    (due,) = await due_deliveries(store, T0, limit=9)
     await store.record_failure(due, T0, next_s=None, error="status 410", disables=True)
     assert [(each.endpoint, each.refused) for each in await deliveries.webhooks()] == [(webhook.endpoint, ("r",))]
 

@@ -19,6 +19,7 @@ from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.store import open_store
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source
+from tests.outboxes import due_deliveries
 
 T0 = 1_000_000_800.0  # a full hour
 
@@ -93,7 +94,7 @@ async def test_each_receiver_gets_the_version_of_the_payload_that_its_rule_asks_
         await store.record_results(RuleResults(notifications=(notification(1, *deliveries),)))
         for each in await store.webhooks.list_unconfirmed():
             await store.webhooks.record_ping(each.webhook, WebhookState.CONFIRMED, T0, "204")
-        due = await store.due_deliveries(T0, hold_s=600.0, limit=10, busy=set(), shut={})
+        due = await due_deliveries(store, T0, limit=10, busy=set(), shut={})
     assert {each.endpoint: each.payload for each in due} == {
         "https://two.example/": 2,
         "https://one.example/": 1,

@@ -17,7 +17,7 @@ from proxyd.config import Settings
 from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.lease import DatabaseTime, Lease
-from proxyd.store.databases.membership import Membership, sharing
+from proxyd.store.databases.membership import Membership, sharing, working_as
 from proxyd.store.databases.postgresql import session_of, wait_for_answer
 from proxyd.store.databases.schema import is_newest, migration_config
 from tests.servers import PostgresServer
@@ -99,7 +99,7 @@ async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgres
             lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         )
     for role in ("planner", "notifier"):
-        begins = sharing(database, Lease(role, LEASE_S), "m", wait=CLOCK.sleep)
+        begins = working_as(database, Lease(role, LEASE_S), "m", wait=CLOCK.sleep)
         with pytest.raises(StoreError, match="a newer proxyd created the"):
             async with begins:
                 pass

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, insert, inspect, select, text
 from proxyd.core.errors import StoreError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.schema import migrate, migration_config, migrations_folder
-from proxyd.store.databases.shards import shard_of
 from proxyd.store.databases.tables import metadata
 from tests.servers import PostgresServer
 
@@ -79,7 +78,6 @@ ROWS: dict[str, dict[str, Any]] = {
         "first_attempt_s": 1e9,
         "next_s": 1e9,
         "last_error": "status 500",
-        "shard": shard_of("https://r.example/hook"),
     },
 }
 

@@ -73,7 +73,7 @@ async def outage(folder: Path, receiver: Receiver, hold_s: float) -> AsyncIterat
 async def pass_until(receiver: Receiver, dispatcher: Dispatcher, passed_s: float) -> None:
     """Let time pass, no faster than the dispatcher comes along."""
     while True:
-        while dispatcher._busy or not receiver.clock.sleepers:  # noqa: ASYNC110 - the store works in threads
+        while dispatcher._running or not receiver.clock.sleepers:  # noqa: ASYNC110 - the store works in threads
             await asyncio.sleep(0)
         now_s = receiver.clock.time_s() - T0
         if now_s >= passed_s:

@@ -13,6 +13,7 @@ from proxyd.core.model.outcome import Picture, ProbeOutcome
 from tests.fleets import changed
 from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import Browser
+from tests.outboxes import due_deliveries
 
 PNG = Picture("image/png", b"\x89PNG\r\n\x1a\n\xff\x00")
 PATH = "/api/v1/notifications/shown/screenshot"
@@ -100,5 +101,5 @@ async def test_a_picture_of_a_probe_is_there_with_the_notifications_that_the_pro
     for each in listed:
         async with running.client.get(each["screenshot"], headers=read) as answer:
             assert (answer.status, await answer.read()) == (200, PNG.data)
-    due = await control.resources.store.due_deliveries(T0 + 300.0, hold_s=600.0, limit=9)
+    due = await due_deliveries(control.resources.store, T0 + 300.0, limit=9)
     assert [each.picture for each in due] == [PNG.sha256]

@@ -68,9 +68,7 @@ class Planner:
         parts = (CheckSettings(), Metrics(), lambda _: b"s", stored.sources)
         self.declarations = Declarations(folder, recall, clock, *parts)
         self.under_way: set[str] = set()
-        self.fleet = SharedFleet(
-            shares, stored, recall, self.declarations, [lambda: self.under_way], self._sending, clock
-        )
+        self.fleet = SharedFleet(shares, stored, recall, self.declarations, [lambda: self.under_way], clock)
         shares.runs[shares.name] = ""
         shares.has_looked.set()
 
@@ -80,9 +78,6 @@ class Planner:
         async with asyncio.TaskGroup() as tasks:
             assert await self.fleet.start(self.declarations.start, stopping, tasks)
             stopping.set()
-
-    async def _sending(self) -> Collection[str]:
-        return ()
 
     @property
     def planned(self) -> set[str]:

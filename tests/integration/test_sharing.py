@@ -56,7 +56,6 @@ class Party:
     """The processes of a test; whenever one has other shards, it is checked that no shard has two."""
 
     database: str
-    role: str = "notifier"
     members: list[Membership] = field(default_factory=list)
     following: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)  # the shards in which something is under way
@@ -64,7 +63,7 @@ class Party:
 
     @asynccontextmanager
     async def join(self, name: str) -> AsyncIterator[Membership]:
-        lease = Lease(self.role, LEASE_S)
+        lease = Lease("planner", LEASE_S)
         async with sharing(self.database, lease, name, wait=CLOCK.sleep, rest_s=3.0) as joined:
             self.members.append(joined)
             task = asyncio.create_task(joined.shares.follow(self._soon, self._changed, self._busy))
@@ -185,9 +184,7 @@ async def test_a_database_that_is_divided_otherwise_is_refused(party: Party) -> 
             pass
 
 
-@pytest.mark.parametrize("role", ["planner", "notifier"])
-async def test_who_leaves_leaves_nothing_behind(party: Party, role: str) -> None:
-    party.role = role
+async def test_who_leaves_leaves_nothing_behind(party: Party) -> None:
     async with party.join("a"):
         await party.have(SHARDS)
     async with open_connections(party.database) as other:
@@ -208,7 +205,6 @@ async def die(party: Party, joined: Membership, name: str) -> None:
 
 
 async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it(party: Party) -> None:
-    party.role = "planner"
     async with AsyncExitStack() as stack:
         first, second, third = [await stack.enter_async_context(party.join(name)) for name in "abc"]
         probers = [Probers(), Probers()]
@@ -235,7 +231,6 @@ async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it
 
 
 async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_to_be_found(party: Party) -> None:
-    party.role = "planner"
     async with AsyncExitStack() as stack:
         staying = await stack.enter_async_context(party.join("a"))
         probers = Probers()
@@ -251,12 +246,11 @@ async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_t
 
 
 async def test_a_planner_that_leaves_during_a_look_has_not_ended(party: Party, postgresql: PostgresServer) -> None:
-    party.role = "planner"
     database = party.database.rpartition("/")[2]
     left: list[str] = []
 
     def leave(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if "FROM planners" in statement and not left:  # the shards have been read
+        if "JOIN planners" in statement and not left:  # the shards have been read
             left.append(postgresql.query(_LEAVE, database))
 
     async with party.join("a") as staying, party.join("b") as leaving:
@@ -277,7 +271,7 @@ async def test_a_planner_that_leaves_during_a_look_has_not_ended(party: Party, p
 
 @pytest.mark.parametrize("ends", [False, True])
 async def test_shards_that_rest_go_to_nobody_who_would_not_let_them_rest(party: Party, ends: bool) -> None:
-    party.role, probers = "planner", Probers(free=True)
+    probers = Probers(free=True)
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(party.join("a"))
         await first.shares.keep_probers(lambda: ["p"])

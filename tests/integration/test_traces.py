@@ -13,6 +13,7 @@ from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
+from tests.outboxes import due_deliveries
 
 TITLE = "channel.item.title"
 
@@ -74,9 +75,9 @@ async def test_the_attempts_of_a_notification_are_told_in_their_order(running: R
     store = running.control.resources.store
     for each in await store.webhooks.list_unconfirmed():
         await store.webhooks.record_ping(each.webhook, WebhookState.CONFIRMED, T0, "204")
-    (due,) = await store.due_deliveries(T0 + 40.0, hold_s=60.0, limit=1)
+    (due,) = await due_deliveries(store, T0 + 40.0, hold_s=60.0, limit=1)
     await store.record_failure(due, T0 + 41.0, next_s=T0 + 50.0, error="status 503")
-    (again,) = await store.due_deliveries(T0 + 50.0, hold_s=60.0, limit=1)
+    (again,) = await due_deliveries(store, T0 + 50.0, hold_s=60.0, limit=1)
     await store.record_delivery(again, T0 + 51.0)
     found = await client.notification(due.notification_id)
     told = [(each["at"], each["result"], each["detail"]) for each in found["attempts"]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Select
+from sqlalchemy import URL, Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from proxyd.core.errors import StoreBusyError, StoreError
@@ -19,6 +19,7 @@ from proxyd.core.errors import StoreBusyError, StoreError
 T = TypeVar("T")
 LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL
 MEMBERS = LOCKS + 1  # that of the processes that share a role's work
+DATABASE_TIME = select(func.extract("epoch", func.clock_timestamp()))  # PostgreSQL's, by which machines compare
 NEWS = 11  # the lock of what planners record one after the other: notifications, and what these depend on
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "end the other program that holds it",
@@ -33,8 +34,9 @@ _REMEDIES = {
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL})
 _QUOTA = sqlite3.SQLITE_IOERR_WRITE  # what SQLite makes of a quota, or of a limit on the size of files
-# PostgreSQL's: a deadlock, a conflict, a full disk, no memory, too many connections, a lock that is not to be had
-_BUSY_STATES = frozenset({"40001", "40P01", "53100", "53200", "53300", "55P03"})
+# PostgreSQL's: a deadlock, a conflict, a full disk, no memory, too many connections, a lock that is not to be had, and
+# a statement that took too long
+_BUSY_STATES = frozenset({"40001", "40P01", "53100", "53200", "53300", "55P03", "57014"})
 
 
 class StoreReader(Protocol):

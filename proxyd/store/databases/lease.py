@@ -10,11 +10,11 @@ from math import inf
 from typing import Any, TypeAlias
 
 import structlog
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, select
 
 from proxyd.base.clock import awake_or_asleep_s
 from proxyd.core.errors import LeaseLostError, StoreUnreachableError
-from proxyd.store.databases.connections import on_own_loop
+from proxyd.store.databases.connections import DATABASE_TIME, on_own_loop
 from proxyd.store.databases.postgresql import SessionConnection, session_with_lease, wait_for_answer
 from proxyd.store.databases.schema import is_newest
 
@@ -23,7 +23,6 @@ _LOOKS = 20  # for the lock, during one lease
 LONGEST_TURN = 2.0
 """The leases that a write may take: the server ends what the last holder has begun within one."""
 _CLOSE_S, _DRIFT = 0.05, 1e-3
-_TIME = func.extract("epoch", func.clock_timestamp())
 _BELIEF = 0.8  # the part of a lease for which its holder, if it hears nothing, still works
 _TAKEN_OVER = "another machine has taken over"
 log = structlog.get_logger("roles")
@@ -99,7 +98,7 @@ class Lease:
     def read_time(self, connection: Connection) -> None:
         """Read what time it is."""
         asked_s = self._now_s()
-        self.time.note(float(connection.scalar(select(_TIME)) or 0.0), asked_s)
+        self.time.note(float(connection.scalar(DATABASE_TIME) or 0.0), asked_s)
 
     def must_be_ours(self, connection: Connection) -> None:
         """Let nobody take over until the transaction ends; raise ``LeaseLostError`` if another machine has."""

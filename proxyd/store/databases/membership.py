@@ -1,4 +1,4 @@
-"""Sharing of a role's work: each process has some of its shards, and takes those of a process that has ended."""
+"""Sharing of the planners' work: each has some of its shards, and takes those of a planner that has ended."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
-from sqlalchemy import Connection, Row, delete, func, insert, or_, select, text, update
+from sqlalchemy import Connection, delete, func, insert, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_new
 
 from proxyd.core.errors import StoreError, StoreUnreachableError
@@ -30,7 +30,7 @@ from proxyd.store.databases.postgresql import (
 from proxyd.store.databases.schema import is_newest, migrate
 from proxyd.store.databases.shards import SHARDS, shard_of, turnover
 
-_PLANNER = "planner"
+PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease
 _WAITS = 5  # for the tables, during one lease
 _LEAVING = 0.2  # of a lease, for which who leaves waits for the database
@@ -46,13 +46,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that shares a role's work.
+    """A planner that shares the work.
 
-    ``number`` is that of its lock. A planner is reached at ``address``, which may be empty, is asked with ``secret`` by
+    ``number`` is that of its lock. It is reached at ``address``, which may be empty, is asked with ``secret`` by
     others, and ``runs`` the declaration with this digest. Once it has ended, its probers may work for ``rest_s``.
     """
 
-    role: str
     name: str
     number: int
     address: str = ""
@@ -92,7 +91,7 @@ class _Taken(NamedTuple):
 
 
 class Shares:
-    """The shards that a process has of a role's work, while ``follow`` runs."""
+    """The shards that a planner has, while ``follow`` runs."""
 
     def __init__(self, connections: StoreConnections, lease: Lease, member: Member) -> None:
         self.own: frozenset[int] = frozenset()
@@ -173,11 +172,11 @@ class Shares:
             except StoreUnreachableError as error:  # the lease is lost too, unless this passes soon
                 if said != str(error):
                     said = str(error)
-                    log.warning("shards are not shared at the moment", role=self._member.role, error=said)
+                    log.warning("shards are not shared at the moment", role=PLANNER, error=said)
             await sleep(self._lease.length_s / _LOOKS)
 
     async def _step(self, changed: Callable[[], object], busy: Callable[[], Awaitable[Collection[int]]]) -> None:
-        view = self._view = await self._ask(partial(_look, self._member.role))
+        view = self._view = await self._ask(_look)
         if self._member.number not in view.alive:
             return
         due = turnover(view.holders, view.alive.keys(), self._member.number)
@@ -206,7 +205,7 @@ class Shares:
 
     def _note(self, own: frozenset[int], changed: Callable[[], object]) -> None:
         if own != self.own:
-            log.info("this machine has other shards now", role=self._member.role, before=len(self.own), now=len(own))
+            log.info("this machine has other shards now", role=PLANNER, before=len(self.own), now=len(own))
             self.own = own
             changed()
 
@@ -222,17 +221,61 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
-    """What a process has that shares a role's work: its writes are refused once another machine has taken over."""
+class Tenure:
+    """What a process has that does a role's work as long as the database confirms its lease."""
 
     connections: StoreConnections
     lease: Lease
-    _renewing: asyncio.Task[None]
-    shares: Shares
+    renewing: asyncio.Task[None]
 
     async def lost(self) -> None:
-        """Wait until another machine may take over; then raise ``LeaseLostError``, which says why."""
-        await asyncio.shield(self._renewing)
+        """Wait until the lease is lost; then raise ``LeaseLostError``, which says why."""
+        await asyncio.shield(self.renewing)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership(Tenure):
+    """What a planner has: its writes are refused once another machine has taken over."""
+
+    shares: Shares
+
+
+@asynccontextmanager
+async def working_as(
+    url: str,
+    lease: Lease,
+    name: str,
+    *,
+    wait: Callable[[float], Awaitable[None]],
+    number: int | None = None,
+) -> AsyncIterator[Tenure]:
+    """Do the work of the lease's role next to other processes.
+
+    ``name`` is that of the sessions, ``number`` that of a lock of its own. The database's time is known from then on,
+    and read again with the lease.
+
+    The first planner makes the tables, or brings them to the newest schema once no other version works on them. Others
+    wait for that. Raises ``StoreUnreachableError``: the database is unreachable; ``StoreError``: a newer proxyd made
+    the tables.
+    """
+    role, lease_s = lease.role, lease.length_s
+
+    async def take(session: SessionConnection) -> bool:
+        is_shared = await session.take_lock(LOCK_OF[role], is_shared=True)
+        return is_shared and (number is None or await session.take_lock(number, of=MEMBERS))
+
+    async with AsyncExitStack() as stack:
+        # A process may be frozen in the middle of a statement. Nobody takes over from one without a number, and ends
+        # its session, so the server must not wait for it: planners would wait for the lanes that it has locked.
+        limit_s = lease_s if number is None else 0.0
+        opened = postgresql_connections(url, name=name, lease_s=lease_s, statement_s=limit_s)
+        connections = await stack.enter_async_context(opened)
+        session = session_of(connections)
+        await _until_newest(session, role, lease_s, wait)
+        renewing = await stack.enter_async_context(renew_lease(lease, url, take, wait(inf)))
+        await wait_for_answer(session.call(lease.read_time), lease_s)
+        lease.begin(select(literal(1)))
+        yield Tenure(connections, lease, renewing)
 
 
 @asynccontextmanager
@@ -245,40 +288,26 @@ async def sharing(
     address: str = "",
     rest_s: float = 0.0,
 ) -> AsyncIterator[Membership]:
-    """Share the work of the lease's role with other processes.
+    """Share the planners' work; ``name`` is that of this machine, ``address`` and ``rest_s`` those of a ``Member``.
 
-    ``name`` is that of this machine, ``rest_s`` that of a ``Member``. The database's time is known from then on, and
-    read again with the lease.
-
-    The first planner makes the tables, or brings them to the newest schema once no other version works on them. Others
-    wait for that. Raises ``StoreUnreachableError``: the database is unreachable; ``StoreError``: a newer proxyd made
-    the tables, or one that divides work otherwise.
+    Raises what ``working_as`` does; ``StoreError``: a version that divides work otherwise is at work.
     """
-    role, lease_s = lease.role, lease.length_s
     number, secret = secrets.randbelow(_MOST_MEMBERS) + 1, secrets.token_urlsafe(32)
-    member = Member(role, name, number, address, secret, rest_s=rest_s)
-
-    async def take(session: SessionConnection) -> bool:
-        is_shared = await session.take_lock(LOCK_OF[role], is_shared=True)
-        return is_shared and await session.take_lock(member.number, of=MEMBERS)
-
-    async with AsyncExitStack() as stack:
-        called = _session_name(role, number)
-        connections = await stack.enter_async_context(postgresql_connections(url, name=called, lease_s=lease_s))
-        session = session_of(connections)
-        await _until_newest(session, role, lease_s, wait)
-        renewing = await stack.enter_async_context(renew_lease(lease, url, take, wait(inf)))
-        await wait_for_answer(session.call(lease.read_time), lease_s)
-        await wait_for_answer(session.call(partial(_join, member)), LONGEST_TURN * lease_s)
+    member = Member(name, number, address, secret, rest_s=rest_s)
+    async with working_as(url, lease, _session_name(number), wait=wait, number=number) as held:
+        session = session_of(held.connections)
+        await wait_for_answer(session.call(partial(_join, member)), LONGEST_TURN * lease.length_s)
         lease.begin(select(t.members.c.member).where(t.members.c.member == member.number))
         session.check = lease.must_be_ours
-        shares = Shares(connections, lease, member)
-        stack.push_async_callback(shares.leave)
-        yield Membership(connections, lease, renewing, shares)
+        shares = Shares(held.connections, lease, member)
+        try:
+            yield Membership(held.connections, lease, held.renewing, shares)
+        finally:
+            await shares.leave()
 
 
-def _session_name(role: str, number: int) -> str:
-    return f"{role} {number}"
+def _session_name(number: int) -> str:
+    return f"{PLANNER} {number}"
 
 
 async def _until_newest(
@@ -287,7 +316,7 @@ async def _until_newest(
     """Wait until a planner has made or changed the tables; a planner does it itself once no other one works."""
     looks = 0
     while not await wait_for_answer(session.call(is_newest), lease_s):
-        if role == _PLANNER and await session.take_lock(LOCK_OF[role]):
+        if role == PLANNER and await session.take_lock(LOCK_OF[role]):
             await migrate(session)
             await session.give_lock(LOCK_OF[role])
             return
@@ -298,39 +327,30 @@ async def _until_newest(
 
 
 def _join(member: Member, connection: Connection) -> None:
-    c, role = t.shards.c, member.role
-    count = connection.scalar(select(func.count()).where(c.role == role))
+    count = connection.scalar(select(func.count()).select_from(t.shards))
     if count == 0:
-        fresh = [{"role": role, "shard": shard} for shard in range(SHARDS)]
+        fresh = [{"role": PLANNER, "shard": shard} for shard in range(SHARDS)]
         connection.execute(insert_new(t.shards).on_conflict_do_nothing(), fresh)
     elif count != SHARDS:
-        raise StoreError(f"the work of the {role} is divided into {count} shards, by this version into {SHARDS}")
-    connection.execute(insert(t.members), {"member": member.number, "role": role, "name": member.name})
-    if role == _PLANNER:
-        row = {name: getattr(member, name) for name in ("address", "secret", "runs", "rest_s")}
-        connection.execute(insert(t.planners), row | {"member": member.number, "probers": []})
+        raise StoreError(f"the work of the planners is divided into {count} shards, by this version into {SHARDS}")
+    connection.execute(insert(t.members), {"member": member.number, "role": PLANNER, "name": member.name})
+    row = {name: getattr(member, name) for name in ("address", "secret", "runs", "rest_s")}
+    connection.execute(insert(t.planners), row | {"member": member.number, "probers": []})
 
 
-def _look(role: str, connection: Connection) -> _View:
+def _look(connection: Connection) -> _View:
     """Return who has what; a process takes its lock before it is among the members, so those without are dead."""
     # All rows are read as they were at one time: who leaves meanwhile would seem to have ended with its shards
     s, m = t.shards.c, t.members.c
     connection.execute(_AT_ONE_TIME)
     held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
-    holders = {row.shard: row.member for row in connection.execute(select(s.shard, s.member).where(s.role == role))}
-    planners = {}  # others may not read that table
-    if role == _PLANNER:
-        planners = {each.member: each for each in connection.execute(select(t.planners))}
-    found = connection.execute(select(t.members).where(m.role == role))
-    members = {each.member: _member(each, planners.get(each.member)) for each in found}
+    holders = {row.shard: row.member for row in connection.execute(select(s.shard, s.member))}
+    found = connection.execute(select(m.name, t.planners).join(t.planners, t.planners.c.member == m.member))
+    members = {
+        each.member: Member(each.name, each.member, each.address, each.secret, each.runs, each.rest_s) for each in found
+    }
     alive = {number: each for number, each in members.items() if number in held}
     return _View(holders, alive, frozenset(members.keys() - held))
-
-
-def _member(row: Row[Any], planner: Row[Any] | None) -> Member:
-    if planner is None:
-        return Member(row.role, row.name, row.member)
-    return Member(row.role, row.name, row.member, planner.address, planner.secret, planner.runs, planner.rest_s)
 
 
 def _take_over(
@@ -342,11 +362,11 @@ def _take_over(
     locked = (func.pg_try_advisory_xact_lock(MEMBERS, number) for number in dead)
     gone = [number for number, lock in zip(dead, locked, strict=True) if connection.scalar(select(lock))]
     if gone:
-        end_sessions(connection, [_session_name(member.role, number) for number in gone])
+        end_sessions(connection, [_session_name(number) for number in gone])
     connection.execute(delete(t.members).where(m.member.in_(gone)))
-    probers, rest_s = _inherit(member, gone, connection) if member.role == _PLANNER else (frozenset(), 0.0)
-    is_free = or_(s.member.is_(None), s.member.not_in(select(m.member).where(m.role == member.role)))
-    taking = update(t.shards).where(s.role == member.role, s.shard.in_(shards), is_free).values(member=member.number)
+    probers, rest_s = _inherit(member, gone, connection)
+    is_free = or_(s.member.is_(None), s.member.not_in(select(m.member)))
+    taking = update(t.shards).where(s.shard.in_(shards), is_free).values(member=member.number)
     return _Taken(frozenset(connection.scalars(taking.returning(s.shard))), probers, rest_s)
 
 
@@ -370,12 +390,10 @@ def _note(lease: Lease, member: Member, values: Mapping[str, object], connection
 def _give_up(lease: Lease, member: Member, shards: Collection[int], connection: Connection) -> None:
     lease.must_be_ours(connection)
     s = t.shards.c
-    ours = s.role == member.role, s.member == member.number
-    connection.execute(update(t.shards).where(*ours, s.shard.in_(shards)).values(member=None))
+    connection.execute(update(t.shards).where(s.member == member.number, s.shard.in_(shards)).values(member=None))
 
 
 def _leave(lease: Lease, member: Member, connection: Connection) -> None:
     _give_up(lease, member, range(SHARDS), connection)
     connection.execute(delete(t.members).where(t.members.c.member == member.number))
-    if member.role == _PLANNER:
-        connection.execute(delete(t.planners).where(t.planners.c.member == member.number))
+    connection.execute(delete(t.planners).where(t.planners.c.member == member.number))

@@ -183,11 +183,14 @@ async def _copy(url: URL, target: Path) -> None:
 
 
 @asynccontextmanager
-async def postgresql_connections(url: str, *, name: str, lease_s: float) -> AsyncIterator[StoreConnections]:
+async def postgresql_connections(
+    url: str, *, name: str, lease_s: float, statement_s: float = 0.0
+) -> AsyncIterator[StoreConnections]:
     """Yield the writing session and those that read; close them at the end.
 
     The server lists them with ``name``, by which ``end_sessions`` finds those that write. It ends the writing session
-    if a transaction does nothing for ``lease_s``, unless that is 0.
+    if a transaction does nothing for ``lease_s``, unless that is 0, and breaks off its statements after
+    ``statement_s``.
     """
     parsed = postgresql_url(url)
     async with AsyncExitStack() as stack:
@@ -206,6 +209,7 @@ async def postgresql_connections(url: str, *, name: str, lease_s: float) -> Asyn
             return engine
 
         kept = {"idle_session_timeout": "0", "idle_in_transaction_session_timeout": _milliseconds(lease_s)}
+        kept["statement_timeout"] = _milliseconds(statement_s)
         writing = open_session(name, 1, **kept)
         with _errors():
             session = SessionConnection(await writing.connect())

@@ -346,13 +346,25 @@ outbox = Table(
     Column("most_items", Integer),  # in the digest that it is gathered for
     Column("digest_id", String),
     Column("digest", LargeBinary),  # the body of the digest, on the first of its deliveries
-    Column("shard", Integer, nullable=False, server_default="0"),  # of its endpoint: notifiers share these
     UniqueConstraint("notification_id", "endpoint", name="uq_outbox_delivery"),
     Index("ix_outbox_due", "state", "next_s"),
-    Index("ix_outbox_lane", "state", "lane", "position"),
 )
+_is_waiting = outbox.c.done_s.is_(None)
+Index("ix_outbox_waiting", outbox.c.lane, outbox.c.position, sqlite_where=_is_waiting, postgresql_where=_is_waiting)
 _is_gathered = outbox.c.digest_id.is_not(None)
 Index("ix_outbox_digest", outbox.c.digest_id, sqlite_where=_is_gathered, postgresql_where=_is_gathered)
+
+lanes = Table(  # the pairs of a rule and a receiver that have, or had, something to send
+    "lanes",
+    metadata,
+    Column("lane", Text, primary_key=True),
+    Column("endpoint", Text, nullable=False),
+    Column("due_s", Float),  # when a notifier looks at it next
+    Column("claimed_until_s", Float, nullable=False, server_default="0"),
+    Column("claimed_by", String, nullable=False, server_default=""),  # a notifier, while it delivers there
+)
+_is_due = lanes.c.due_s.is_not(None)
+Index("ix_lanes_due", lanes.c.due_s, sqlite_where=_is_due, postgresql_where=_is_due)
 
 attempts = Table(  # deleted with their delivery
     "attempts",
@@ -387,6 +399,7 @@ webhooks = Table(  # and whether they answered their ping
     Column("state", String, nullable=False),
     Column("since_s", Float, nullable=False),
     Column("detail", Text, nullable=False),
+    Column("claimed_until_s", Float, nullable=False, server_default="0"),  # by the notifier that pings it
 )
 
 tokens = Table(

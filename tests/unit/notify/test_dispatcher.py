@@ -11,7 +11,7 @@ import numpy as np
 from structlog.testing import capture_logs
 
 from proxyd.base.metrics import Metrics
-from proxyd.base.ports import Channel, DueDelivery, Gathered, Message
+from proxyd.base.ports import Channel, Claimed, DueDelivery, Gathered, Message
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import Picture
@@ -40,25 +40,32 @@ class MemoryOutbox:
         self.disabled: list[str] = []
         self.gathering: list[Gathered] = []
         self.pictures: dict[str, Picture] = {}
+        self.claimed: dict[str, float] = {}  # lanes, and until when
 
-    async def due_deliveries(
-        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-    ) -> Sequence[DueDelivery]:
+    async def claim_deliveries(
+        self, now_s: float, *, hold_s: float, until_s: float, limit: int, shut: Collection[str] = ()
+    ) -> Claimed:
         found: dict[str, DueDelivery] = {}
-        held: set[str] = set()
+        held = set(self.claimed)
         for position in sorted(self.pending):
             one, next_s = self.pending[position]
-            if one.lane in held or one.lane in found or one.lane in busy or one.endpoint in shut:
+            if one.lane in held or one.lane in found or one.endpoint in shut:
                 continue
             if next_s <= now_s:
                 found[one.lane] = one
             elif one.first_attempt_s is None or one.first_attempt_s + hold_s > now_s:
                 held.add(one.lane)
-        return list(found.values())[:limit]
+        self.claimed |= dict.fromkeys(list(found)[:limit], until_s)
+        waiting = [(one, next_s) for one, next_s in self.pending.values() if one.lane not in self.claimed]
+        due_s = min((next_s for one, next_s in waiting if one.endpoint not in shut), default=None)
+        return Claimed(list(found.values())[:limit], due_s if due_s is None or due_s > now_s else now_s + 1.0)
 
-    async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
-        waiting = [(one, next_s) for one, next_s in self.pending.values() if one.lane not in busy]
-        return min((next_s for one, next_s in waiting if one.endpoint not in shut), default=None)
+    async def extend_claims(self, lanes: Collection[str], until_s: float) -> None:
+        self.claimed |= dict.fromkeys(lanes, until_s)
+
+    async def give_back(self, deliveries: Sequence[DueDelivery], now_s: float) -> None:
+        for each in deliveries:
+            del self.claimed[each.lane]
 
     async def next_digest_s(self) -> float | None:
         return min((each.until_s for each in self.gathering), default=None)
@@ -73,7 +80,7 @@ class MemoryOutbox:
         return self.pictures.get(sha256)
 
     async def record_delivery(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
-        del self.pending[delivery.position]
+        del self.pending[delivery.position], self.claimed[delivery.lane]
         self.accepted.append(delivery.notification_id)
 
     async def retry_now(self, endpoint: str, now_s: float) -> None:
@@ -91,6 +98,7 @@ class MemoryOutbox:
         duration_s: float,
         disables: bool = False,
     ) -> None:
+        del self.claimed[delivery.lane]
         if disables:
             self.disabled.append(delivery.lane)
         if next_s is None:
@@ -242,54 +250,36 @@ async def test_a_missing_secret_sends_nothing_and_is_tried_again() -> None:
     assert metrics.registry.get_sample_value("proxyd_deliveries_total", {"result": "retry"}) == 1
 
 
-async def test_it_says_where_something_is_under_way_until_that_is_recorded() -> None:
+async def test_a_claim_lasts_as_long_as_the_attempt_and_ends_with_it_or_with_a_drain() -> None:
     class Slow(ScriptedChannel):
         async def deliver(self, message: Message) -> str:
             await goes_on.wait()
             return await super().deliver(message)
 
     goes_on, clock = asyncio.Event(), FakeClock(T0)
-    outbox, channel = MemoryOutbox(delivery(1, lane="a"), delivery(2, lane="b")), Slow(accept)
-    dispatcher = Dispatcher(outbox, channel, lambda ref: b"s", clock, np.random.default_rng(1), Metrics(), FOUR)
-    running = asyncio.create_task(dispatcher.run())
-    await settle()
-    assert await dispatcher.under_way() == {"https://a/", "https://b/"}
-    goes_on.set()
-    await settle()
-    assert await dispatcher.under_way() == frozenset()
-    assert outbox.accepted == ["n1", "n2"]
-    await dispatcher.drain(0.0)
-    await running
-
-
-async def test_nothing_counts_as_quiet_while_a_digest_is_made() -> None:
-    class SlowToDigest(MemoryOutbox):
-        async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
-            await goes_on.wait()
-            self.gathering.clear()
-
-    goes_on, outbox = asyncio.Event(), SlowToDigest()
-    outbox.gathering.append(Gathered("dgs_1", "r", ("n1",), (b"{}",), None, T0))
-    rng, clock = np.random.default_rng(1), FakeClock(T0)
-    dispatcher = Dispatcher(outbox, ScriptedChannel(accept), lambda ref: b"s", clock, rng, Metrics(), FOUR)
-    running = asyncio.create_task(dispatcher.run())
-    await settle()
-    asked = asyncio.create_task(dispatcher.under_way())
-    await settle()
-    assert not asked.done()
-    goes_on.set()
-    await asked
-    await dispatcher.drain(0.0)
-    await running
+    outbox, channel = MemoryOutbox(delivery(1, lane="a"), delivery(2, lane="b"), delivery(3, lane="b")), Slow(accept)
+    async with running(outbox, channel, clock):
+        await clock.advance(100.0)
+        assert outbox.claimed.keys() == {"a", "b"}
+        assert min(outbox.claimed.values()) > clock.time_s()
+        goes_on.set()
+        await settle()
+        assert outbox.accepted == ["n1", "n2", "n3"]
+        assert outbox.claimed == {}
+        goes_on.clear()
+        outbox.pending[4] = (delivery(4), T0)
+        await clock.advance(3700.0)
+        assert outbox.claimed.keys() == {"lane"}
+    assert outbox.claimed == {}
 
 
 async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_read() -> None:
     class DrainedWhileRead(MemoryOutbox):
-        async def due_deliveries(
-            self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-        ) -> Sequence[DueDelivery]:
+        async def claim_deliveries(
+            self, now_s: float, *, hold_s: float, until_s: float, limit: int, shut: Collection[str] = ()
+        ) -> Claimed:
             await dispatcher.drain(1.0)
-            return await super().due_deliveries(now_s, hold_s=hold_s, limit=limit, busy=busy, shut=shut)
+            return await super().claim_deliveries(now_s, hold_s=hold_s, until_s=until_s, limit=limit, shut=shut)
 
     outbox, channel = DrainedWhileRead(delivery(1)), ScriptedChannel(accept)
     dispatcher = Dispatcher(
@@ -302,7 +292,7 @@ async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_re
         DispatcherSettings(hold_s=600.0, concurrency=64),
     )
     await dispatcher.run()
-    assert (channel.attempts, outbox.accepted) == ([], [])
+    assert (channel.attempts, outbox.accepted, outbox.claimed) == ([], [], {})
 
 
 def to_one_endpoint(*positions: int) -> list[DueDelivery]:

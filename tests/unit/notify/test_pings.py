@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -29,6 +29,7 @@ class MemoryWebhooks:
         self.states = dict.fromkeys(webhooks, WebhookState.UNCONFIRMED)
         self.read, self.hold = asyncio.Event(), asyncio.Event()
         self.hold.set()
+        self.claimed = dict[WebhookDelivery, float]()
 
     async def list_unconfirmed(self) -> list[UnconfirmedWebhook]:
         found = [UnconfirmedWebhook(each, T0) for each, s in self.states.items() if s is WebhookState.UNCONFIRMED]
@@ -36,8 +37,16 @@ class MemoryWebhooks:
         await self.hold.wait()
         return found
 
-    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+    async def claim(self, webhooks: Collection[WebhookDelivery], now_s: float, until_s: float) -> list[WebhookDelivery]:
+        won = [each for each in webhooks if self.claimed.get(each, 0.0) <= now_s]
+        self.claimed |= dict.fromkeys(won, until_s)
+        return won
+
+    async def record_ping(
+        self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str, *, claimed_until_s: float = 0.0
+    ) -> None:
         self.states[webhook] = state
+        self.claimed[webhook] = claimed_until_s
 
 
 class Asked:
@@ -171,3 +180,14 @@ async def test_one_whose_secret_is_not_set_is_not_asked() -> None:
     async with running(webhooks, channel, clock):
         await clock.someone_sleeps()
     assert channel.messages == []
+
+
+async def test_one_that_another_notifier_pings_is_asked_here_once_its_claim_has_run_out() -> None:
+    webhooks, channel, clock = MemoryWebhooks(HOOK), Asked(), FakeClock(T0)
+    webhooks.claimed[HOOK] = T0 + 90.0
+    async with running(webhooks, channel, clock) as (_, changed):
+        await clock.advance(89.0)
+        assert channel.messages == []
+        await clock.advance(61.0)
+        await until(changed, lambda: webhooks.states[HOOK] is WebhookState.CONFIRMED)
+    assert len(channel.messages) == 1
