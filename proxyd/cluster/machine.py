@@ -29,7 +29,7 @@ from proxyd.base.ports import Transport
 from proxyd.cluster.messages import OUTBOX
 from proxyd.cluster.planner_processes import processes, wait_for_end
 from proxyd.config import SecretStore, Settings, supervision
-from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
+from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, OtherSettingsError, StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.notify import Channels, LeasedChannel
@@ -52,6 +52,19 @@ except ModuleNotFoundError as error:  # the optional dependency is not installed
     ) from error
 
 _LOOK_S = 2.0  # how often a notifier polls
+# The settings on which planners must agree: what they would do to hosts, or to one another, depends on them
+_AGREED = {
+    *("lease", "chronon", "budget", "budget_zone", "objective", "default_share", "default_target", "probe_price"),
+    *(
+        "cycle",
+        "source_spacing",
+        "host_spacing",
+        "host_concurrency",
+        "host_budget",
+        "throttle_scope",
+        "throttle_groups",
+    ),
+}
 _CLOCK_S = 10.0  # how often a machine compares its clock
 _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
 _QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
@@ -132,6 +145,7 @@ class Machine:
             wait=self._wait_for_planners,
             address=await asyncio.to_thread(address_of_listener, settings),
             rest_s=0.0 if self.link is None else _HOLD * settings.lease,
+            settings=settings.model_dump(mode="json", include=_AGREED),
         )
         async with joining as joined:
             self.clock.follow(self.time.time_s)
@@ -391,6 +405,8 @@ def _raise_others(error: Exception) -> None:
 
 def _trouble(error: Exception, role: str) -> str:
     """Return why this machine does not do a role's work, or no longer."""
+    if isinstance(error, OtherSettingsError):
+        return f"this planner waits: {error}"
     lost = error.split(LeaseLostError)[0] if isinstance(error, ExceptionGroup) else None
     if lost is not None or isinstance(error, LeaseLostError):
         return f"lost {'leadership' if role == 'planner' else 'its lease'}: {_first(lost or error)}"

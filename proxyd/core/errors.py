@@ -268,6 +268,10 @@ class StoreUnreachableError(StoreError):
     """The database does not answer."""
 
 
+class OtherSettingsError(StoreUnreachableError):
+    """Another machine works with other settings."""
+
+
 class LeaseLostError(StoreUnreachableError):
     """Another machine may have the lease now, and do the work of this one."""
 

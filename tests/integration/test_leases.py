@@ -14,7 +14,7 @@ from sqlalchemy import text
 from proxyd.app.wiring import create_token
 from proxyd.base.clock import SystemClock
 from proxyd.config import Settings
-from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
+from proxyd.core.errors import LeaseLostError, OtherSettingsError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.lease import DatabaseTime, Lease
 from proxyd.store.databases.membership import Membership, sharing, working_as
@@ -148,3 +148,20 @@ def test_a_slow_answer_tells_less_of_the_time_than_a_quick_one_did() -> None:
     now_s[0] = 111.0
     database.note(5011.2, 111.0)
     assert database.time_s() == pytest.approx(5011.2)
+
+
+async def test_a_planner_with_other_settings_is_refused_by_name_until_the_first_has_ended(
+    postgresql: PostgresServer,
+) -> None:
+    database = postgresql.create()
+
+    def planning_with(name: str, **settings: object) -> AbstractAsyncContextManager[Membership]:
+        return sharing(database, Lease("planner", LEASE_S), name, wait=CLOCK.sleep, settings=settings)
+
+    async with planning_with("first", budget="60/min", lease="30s"):
+        with pytest.raises(OtherSettingsError, match=r"planner first .* budget is '60/min' there and '90/min' here"):
+            await planning_with("second", budget="90/min", lease="30s").__aenter__()
+        async with planning_with("second", budget="60/min", lease="30s"), planning_with("of a version before"):
+            pass
+    async with planning_with("second", budget="90/min", lease="30s"):
+        pass

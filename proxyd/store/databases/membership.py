@@ -9,13 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
 from sqlalchemy import Connection, delete, func, insert, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_new
 
-from proxyd.core.errors import StoreError, StoreUnreachableError
+from proxyd.core.errors import OtherSettingsError, StoreError, StoreUnreachableError
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import MEMBERS, StoreConnections
 from proxyd.store.databases.lease import LONGEST_TURN, Lease, renew_lease
@@ -49,7 +50,8 @@ class Member:
     """A planner that shares the work.
 
     ``number`` is that of its lock. It is reached at ``address``, which may be empty, is asked with ``secret`` by
-    others, and ``runs`` the declaration with this digest. Once it has ended, its probers may work for ``rest_s``.
+    others, and ``runs`` the declaration with this digest. Once it has ended, its probers may work for ``rest_s``. All
+    planners have the same ``settings``.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Member:
     secret: str = field(default="", repr=False)
     runs: str = ""
     rest_s: float = 0.0
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 class _Successor(Protocol):
@@ -287,13 +290,15 @@ async def sharing(
     wait: Callable[[float], Awaitable[None]],
     address: str = "",
     rest_s: float = 0.0,
+    settings: Mapping[str, object] = MappingProxyType({}),
 ) -> AsyncIterator[Membership]:
-    """Share the planners' work; ``name`` is that of this machine, ``address`` and ``rest_s`` those of a ``Member``.
+    """Share the planners' work; ``name`` is that of this machine, and the other arguments are those of a ``Member``.
 
-    Raises what ``working_as`` does; ``StoreError``: a version that divides work otherwise is at work.
+    Raises what ``working_as`` does; ``StoreError``: a version that divides work otherwise is at work;
+    ``OtherSettingsError``: another planner has other settings.
     """
     number, secret = secrets.randbelow(_MOST_MEMBERS) + 1, secrets.token_urlsafe(32)
-    member = Member(name, number, address, secret, rest_s=rest_s)
+    member = Member(name, number, address, secret, rest_s=rest_s, settings=dict(settings))
     async with working_as(url, lease, _session_name(number), wait=wait, number=number) as held:
         session = session_of(held.connections)
         await wait_for_answer(session.call(partial(_join, member)), LONGEST_TURN * lease.length_s)
@@ -333,9 +338,27 @@ def _join(member: Member, connection: Connection) -> None:
         connection.execute(insert_new(t.shards).on_conflict_do_nothing(), fresh)
     elif count != SHARDS:
         raise StoreError(f"the work of the planners is divided into {count} shards, by this version into {SHARDS}")
+    _check_agreement(member, connection)
     connection.execute(insert(t.members), {"member": member.number, "role": PLANNER, "name": member.name})
-    row = {name: getattr(member, name) for name in ("address", "secret", "runs", "rest_s")}
+    row = {name: getattr(member, name) for name in ("address", "secret", "runs", "rest_s", "settings")}
     connection.execute(insert(t.planners), row | {"member": member.number, "probers": []})
+
+
+def _check_agreement(member: Member, connection: Connection) -> None:
+    """Raise ``OtherSettingsError`` if a planner that is alive has other settings."""
+    # One with another budget and lease joined in silence: 1,010 requests where 600 were allowed
+    held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
+    p, m = t.planners.c, t.members.c
+    others = select(m.name, p.member, p.settings).join_from(t.planners, t.members, p.member == m.member)
+    for name, number, settings in connection.execute(others.order_by(m.name)):
+        differing = [each for each in member.settings if each in settings and settings[each] != member.settings[each]]
+        if number in held and differing:
+            said = ", ".join(
+                f"{each} is {settings[each]!r} there and {member.settings[each]!r} here" for each in differing
+            )
+            raise OtherSettingsError(
+                f"the planner {name} has other settings: {said}; give both the same, or end it first"
+            )
 
 
 def _look(connection: Connection) -> _View:

@@ -463,6 +463,7 @@ planners = (
         Column("secret", String, nullable=False),  # with which other planners ask it
         Column("runs", String, nullable=False),  # a digest of the declaration that it runs
         Column("rest_s", Float, nullable=False),  # for how long its probers may work once it has ended
+        Column("settings", JSON, nullable=False, server_default="{}"),  # on which all planners must agree
         Column("probers", JSON, nullable=False),  # ids of those that may work for it, or for one that has ended
     )
 )

@@ -95,7 +95,7 @@ class World:
 
     def _is_busy(self) -> bool:
         dispatcher: Any = getattr(self.daemon.loops.notifier, "dispatcher", None)
-        under_way = self.daemon.loops.probes._tasks or (dispatcher is not None and dispatcher._busy)
+        under_way = self.daemon.loops.probes._tasks or (dispatcher is not None and dispatcher._running)
         return bool(under_way) or self.clock.sleepers < self.delivers + self.runs
 
     async def find_messages(self) -> list[str]:
