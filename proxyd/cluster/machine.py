@@ -65,7 +65,7 @@ _AGREED = {
         "throttle_groups",
     ),
 }
-_CLOCK_S = 10.0  # how often a machine compares its clock
+_CLOCK_S = 2.0  # how often a machine compares its clock
 _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
 _QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
 _PATIENCE = 4.0  # times probe_timeout and host_spacing, for one request with its redirects and robots.txt
