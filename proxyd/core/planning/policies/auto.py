@@ -19,6 +19,7 @@ from proxyd.core.planning.policies.rule_demand import (
     RuleRequest,
     SeenSource,
 )
+from proxyd.core.rates.rate_blend import gamma_share
 
 
 def auto(request: RuleRequest) -> RuleDemand:
@@ -138,10 +139,8 @@ class CountedDemand(RuleDemand):
 
     def chance(self, last_s: float, until_s: float, line: ItemsLine) -> float:
         """Return the probability that the rule fires between two times."""
-        from scipy.special import gammainc
-
         items = np.diff(line.items(np.array([last_s, until_s])))
-        return float(gammainc(self.to_come, max(0.0, items[0])))
+        return gamma_share(self.to_come, float(items[0]))
 
     def expect_items(self, items: float) -> None:
         """Count as many items as are expected to have come."""

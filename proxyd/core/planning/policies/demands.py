@@ -15,6 +15,7 @@ from proxyd.core.model.chronon import Chronon, Target
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, even_gaps
 from proxyd.core.planning.policies.rule_demand import PlannedInterval, RuleDemand
+from proxyd.core.rates.rate_blend import beta_share, gamma_quantile, root
 
 _GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life
 _SHORTEST_S, DAY_S = 1e-3, 86400.0
@@ -45,22 +46,19 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
     >>> round(most_items(20, 0.01), 2), round(most_items(20, 0.01, dispersion=4.0), 2)
     (11.83, 5.22)
     """
-    from scipy.optimize import brentq
-    from scipy.special import betainc, gammaincinv
-
-    calm = float(gammaincinv(window + 1.0, probability))
+    calm = gamma_quantile(window + 1.0, probability)
     if dispersion < _CALM:
         return calm
     batches = dispersion - 1.0
 
     def excess(items: float) -> float:
-        return float(betainc(window + 1.0, items / batches, 1.0 - 1.0 / dispersion)) - probability
+        return beta_share(window + 1.0, items / batches, 1.0 - 1.0 / dispersion) - probability
 
     # The mean at which the variable exceeds the window half of the time is an upper bound.
-    high = float(gammaincinv(window + 1.0, 0.5)) * dispersion
+    high = gamma_quantile(window + 1.0, 0.5) * dispersion
     while excess(high) < 0:
         high *= 2.0
-    return float(brentq(excess, 1e-9, high))
+    return root(excess, 1e-9, high)
 
 
 def due_after_s(
@@ -112,14 +110,13 @@ def meets_after_s(targets: Iterable[Target], rate_per_s: float) -> float:
 @lru_cache(65_536)
 def _gap_s(target: Target, rate_per_s: float) -> float:
     """Return the gap that meets a target; the share of an item's worth that is kept falls with the gap."""
-    from scipy.optimize import brentq
 
     def over(gap_s: float) -> float:
         return sum(part * _kept(gap_s, after_s, rate_per_s) for after_s, part in target.parts) - target.share
 
     if over(DAY_S) >= 0:
         return DAY_S
-    return float(brentq(over, _SHORTEST_S, DAY_S)) if over(_SHORTEST_S) > 0 else _SHORTEST_S
+    return root(over, _SHORTEST_S, DAY_S) if over(_SHORTEST_S) > 0 else _SHORTEST_S
 
 
 def _kept(gap_s: float, after_s: float, rate_per_s: float) -> float:

@@ -21,6 +21,7 @@ from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rates.rate_blend import gamma_share
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S
 from proxyd.core.rules.decider import Decider
@@ -520,18 +521,17 @@ def _expectation_text(outlook: RuleOutlook | None) -> str:
 
 def _comparison_text(program: RuleProgram, rate_per_s: float) -> str:
     """Return what a rule with planned intervals sees in time, and what AUTO would see with as many probes."""
-    from scipy.special import gammainc, pdtr
-
     every, life_s = program.trigger.firing.every, program.life_s
     if not rate_per_s > 0:
         return ""
     # SUP probes once where the mean says that the n-th item is, and that of a Poisson process is rarely there
     gap_s = every / rate_per_s
     if life_s is None:
-        seen = float(pdtr(every, every + 1) - pdtr(every - 1, every + 1))  # exactly so many items of a Poisson process
-        even = float(gammainc(1, 1.0)) if every == 1 else 0.0
+        # exactly so many items of a Poisson process
+        seen = gamma_share(every, every + 1.0) - gamma_share(every + 1.0, every + 1.0)
+        even = gamma_share(1.0, 1.0) if every == 1 else 0.0
     else:
-        seen = float(gammainc(every, every + rate_per_s * life_s) - gammainc(every, every))
+        seen = gamma_share(every, every + rate_per_s * life_s) - gamma_share(every, every)
         even = min(1.0, life_s / gap_s)
     return (
         f"; it sees about {seen:.0%} in time, and AUTO at least {even:.0%} with as many probes" if even > seen else ""

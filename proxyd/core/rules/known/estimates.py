@@ -7,18 +7,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-import numpy as np
-
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
-from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend, Evidence, ItemTimes, item_times
+from proxyd.core.rates.rate_blend import (
+    HALF_LIVES_S,
+    NO_EVIDENCE,
+    Blend,
+    Evidence,
+    ItemTimes,
+    gamma_quantile,
+    item_times,
+)
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rates.week_shapes import WeekSums, WeekTrust
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceState
 
-_IN_FOUR_OF_FIVE = np.array([0.1, 0.9])
 _DAY_S = 86400.0
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
@@ -136,11 +141,9 @@ class Estimates:
 
     def rate_range_per_day(self, state: SourceState, rate_per_s: float, now_s: float) -> tuple[float, float]:
         """Return the range in which the update rate lies in four of five cases, in items a day."""
-        from scipy.special import gammaincinv
-
         shape = self.blend.items_known(state.rate, now_s)
-        low, high = gammaincinv(shape, _IN_FOUR_OF_FIVE) / shape * rate_per_s * 86400.0
-        return float(low), float(high)
+        per_day = rate_per_s / shape * 86400.0
+        return gamma_quantile(shape, 0.1) * per_day, gamma_quantile(shape, 0.9) * per_day
 
     def week(self, source: Source, now_s: float) -> WeekCounts:
         """Return the counts of a source's items over the week."""
