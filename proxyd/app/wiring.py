@@ -43,6 +43,7 @@ from proxyd.daemon import (
     Observer,
     PlanLoop,
     PlanQueries,
+    PlanWorker,
     ProbeLoop,
     Pushes,
     PushParts,
@@ -173,6 +174,8 @@ def build(
         parts.secrets.resolve,
         load,
     )
+    plan_worker = PlanWorker()
+    declarations.compute = plan_worker.compute
     clock, store = parts.clock, parts.store
     observer = Observer(decider, store, clock, metrics, evaluation, parts.tracer)
     loops = Loops(
@@ -180,10 +183,13 @@ def build(
         observer=observer,
         pushes=Pushes(decider, observer, store, clock, metrics, parts.pushes),
         notifier=notifier or make_notifier(settings, parts, metrics),
-        plan_loop=PlanLoop(decider, clock, metrics, store.plan, every_s=settings.plan_every),
+        plan_loop=PlanLoop(
+            decider, clock, metrics, store.plan, every_s=settings.plan_every, compute=plan_worker.compute
+        ),
         suspensions=declarations.suspensions,
         transport=parts.transport,
         evaluation=evaluation,
+        plan_worker=plan_worker,
         choices=SourceChoices(decider.known, clock),
     )
     news = _connect_signals(declarations, recall, loops)

@@ -267,6 +267,11 @@ def _own_bytes() -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), 0)
 
 
+def run_work(work: Callable[[], R]) -> R:
+    """Return the result of work that is sent as a whole; the function of pools with different jobs."""
+    return work()
+
+
 def wait_for_result(
     function: Callable[..., object], job: tuple[object, ...], name: str, memory_bytes: int
 ) -> object | ProxydError:

@@ -6,7 +6,7 @@ from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, Loc
 from proxyd.daemon.discovery import Discovered, FeedDiscovery
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
-from proxyd.daemon.plan_loop import LoadSources, PlanLoop
+from proxyd.daemon.plan_loop import LoadSources, PlanLoop, PlanWorker
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
@@ -32,6 +32,7 @@ __all__ = [
     "Observer",
     "PlanLoop",
     "PlanQueries",
+    "PlanWorker",
     "ProbeLoop",
     "PushParts",
     "Pushes",

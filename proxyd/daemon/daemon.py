@@ -20,7 +20,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import Notifier
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.observer import Observer
-from proxyd.daemon.plan_loop import PlanLoop
+from proxyd.daemon.plan_loop import PlanLoop, PlanWorker
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
@@ -93,6 +93,7 @@ class Loops:
     suspensions: Suspensions
     transport: Transport
     evaluation: RuleEvaluation
+    plan_worker: PlanWorker
     choices: SourceChoices
 
 
@@ -140,7 +141,7 @@ class Daemon:
 
     async def run(self) -> None:
         """Run until ``stop``."""
-        async with self._loops.evaluation, asyncio.TaskGroup() as tasks:
+        async with self._loops.evaluation, self._loops.plan_worker, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
             if await self._begin(tasks):
                 await self._work()

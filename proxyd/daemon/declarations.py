@@ -40,7 +40,6 @@ from proxyd.core.language import (
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.kernels.numba_kernels import load_libraries
 from proxyd.core.rules.answers.advice import PlanCost, Trial, demand_besides_week, differs_little
 from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.knowledge import Ownership
@@ -57,7 +56,7 @@ from proxyd.daemon.declared_texts import (
     read_sent,
     texts_of,
 )
-from proxyd.daemon.plan_loop import LoadSources, in_parts, last_week, load_sources, restore
+from proxyd.daemon.plan_loop import Compute, LoadSources, in_parts, in_thread, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.store.followed_rows import StoredDeclaration
@@ -182,6 +181,7 @@ class Declarations:
         self.suspensions = Suspensions(decider, store, clock)  # its turn: one declaration at a time, from check to swap
         self._started = asyncio.Event()
         self.gate = Gate()
+        self.compute: Compute = in_thread
 
     @property
     def declaration(self) -> Declaration:
@@ -199,7 +199,8 @@ class Declarations:
         Raises ``ConfigError`` or ``ProfileError``: the directory has errors, and the store has no declaration.
         """
         async with self.suspensions.turn:
-            week = asyncio.create_task(last_week(self._decider.settings, self._store.plan), name="remembered plan")
+            stored = last_week(self._decider.settings, self._store.plan, self.compute)
+            week = asyncio.create_task(stored, name="remembered plan")
             try:
                 await self._load(week)
             finally:
@@ -242,7 +243,7 @@ class Declarations:
             if not has_times:  # the other planner was still writing them when they were read
                 return False
             if not self._started.is_set():
-                week = await last_week(self._decider.settings, self._store.plan)
+                week = await last_week(self._decider.settings, self._store.plan, self.compute)
                 await restore(self._decider, self._store, self._load_sources, week, now_s)
             await self._store.declarations.follow(declaration.rules.values())
             await self.suspensions.read(declaration)
@@ -315,7 +316,7 @@ class Declarations:
             await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
             trial = await self._trial(checked.declaration, self._clock.time_s())
             changes = await asyncio.to_thread(changes_of, self.declaration, checked.declaration)
-        return replace(changes, warnings=warnings), await asyncio.to_thread(trial.cost)
+        return replace(changes, warnings=warnings), await self.compute(trial.cost, trial.size)
 
     async def _trial(self, wanted: Declaration, now_s: float) -> Trial:
         running = self._known.compiled
@@ -405,8 +406,6 @@ class Declarations:
         declaration, running = checked.declaration, self.declaration
         changes = await asyncio.to_thread(changes_of, running, declaration)
         requeried = await asyncio.to_thread(_rules_with_new_query, running, declaration)
-        if declaration.sources:
-            await asyncio.to_thread(load_libraries)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared, now_s)
         declaration = swap.after.declaration  # which may be an equal one
         moving = await self.gate.find_moving(swap)

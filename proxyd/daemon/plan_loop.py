@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from hashlib import sha256
-from typing import TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import structlog
 
 from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock
-from proxyd.core.planning.allocation.fleet_state import pack, unpack
+from proxyd.base.worker_pool import WorkerLimits, WorkerPool, run_work
+from proxyd.core.errors import WorkerFailedError
+from proxyd.core.planning.allocation.fleet_state import unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rates.siblings import MOST_CHANGES
@@ -68,33 +71,65 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
     decider.restore_plan(PlanRecord(found.records, await store.plan.load_fleet(), week))
 
 
-async def last_week(settings: DeciderSettings, plans: SqlPlanRecord) -> WeekPlan | None:
+log = structlog.get_logger("plan")
+T = TypeVar("T")
+_MOST_IN_PROCESS = 5_000  # sources; to copy more takes longer than the event loop may wait for the interpreter's lock
+_LIMITS = WorkerLimits(timeout_s=600.0, memory_bytes=2 << 30, tries=1, idle_s=30.0)
+
+
+class Compute(Protocol):
+    """Runs what takes long for many sources apart from the event loop."""
+
+    async def __call__(self, work: Callable[[], T], sources: int, /) -> T:
+        """Return the result of work on so many sources."""
+
+
+async def in_thread(work: Callable[[], T], sources: int) -> T:
+    """Return the result of work, which is done in a thread."""
+    return await asyncio.to_thread(work)
+
+
+class PlanWorker:
+    """Makes plans in a process that ends, and with it the compiler and scipy, which take 75 MiB; use ``async with``."""
+
+    def __init__(self) -> None:
+        self._pool: WorkerPool[Any] = WorkerPool(run_work, "the planner's worker", workers=1, limits=_LIMITS)
+
+    async def __aenter__(self) -> PlanWorker:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close()
+
+    async def compute(self, work: Callable[[], T], sources: int) -> T:
+        """Return the result of work; for a large fleet, or if the process fails, it is done in a thread."""
+        if sources <= _MOST_IN_PROCESS:
+            try:
+                return cast("T", await self._pool.run(work))
+            except WorkerFailedError as error:
+                log.warning("the plan is made in this process", reason=str(error))
+        return await in_thread(work, sources)
+
+
+async def last_week(settings: DeciderSettings, plans: SqlPlanRecord, compute: Compute = in_thread) -> WeekPlan | None:
     """Return the last plan of the week, made again; ``None`` if there is none, or it was made with other settings."""
     stored = await plans.load()
-    is_ours = stored is not None and stored.settings == _settings_of_plan(settings)
-    return await asyncio.to_thread(_week_of, stored) if stored is not None and is_ours else None
-
-
-def _week_of(stored: StoredPlan) -> WeekPlan | None:
-    """Return the plan of the week that is stored, or ``None`` if it cannot be read."""
+    if stored is None or stored.settings != _settings_of_plan(settings):
+        return None
     try:
-        return WeekPlan.of(unpack(stored.body))
+        state = await asyncio.to_thread(unpack, stored.body)
+        return await compute(partial(WeekPlan.of, state), len(state.source_ids))
     except ValueError as error:
         log.warning("the stored plan cannot be read; another is made", reason=str(error))
         return None
-
-
-log = structlog.get_logger("plan")
-Make: TypeAlias = Callable[[], "WeekPlan | None"]
-T = TypeVar("T")
 
 
 class PlanLoop:
     """Makes the plan of the week every ``every_s``, at first more often; probes follow the old plan until then.
 
     After a restart the stored plan holds until its time is over. Without one the first plan comes at once if weeks were
-    learned before this start, otherwise after some time to learn. ``run_in_thread`` makes a plan while the event loop
-    runs; tests make it at once.
+    learned before this start, otherwise after some time to learn. ``compute`` makes a plan while the event loop runs;
+    tests make it at once.
     """
 
     def __init__(
@@ -105,14 +140,14 @@ class PlanLoop:
         plans: SqlPlanRecord,
         *,
         every_s: float,
-        run_in_thread: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
+        compute: Compute = in_thread,
     ) -> None:
         self._decider = decider
         self._estimates = decider.known.estimates
         self._clock = clock
         self._metrics = metrics
         self._every_s = every_s
-        self._run_in_thread = run_in_thread
+        self._compute = compute
         self._plans = plans
         self._begun_s: float | None = None
         self._wake = Signal()
@@ -153,27 +188,20 @@ class PlanLoop:
 
     async def plan(self) -> None:
         """Make a plan from the current knowledge and put it into use."""
-        made_s, packed = self._clock.time_s(), list[bytes]()
+        made_s = self._clock.time_s()
         await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
         fleet = await in_parts(self._decider.snapshot(made_s))
         began_s = self._clock.monotonic_s()
-
-        def make() -> WeekPlan | None:
-            state = fleet.state()
-            if state is None:
-                return None
-            packed.append(pack(state))
-            return WeekPlan.of(state)
-
-        week = await self._run_in_thread(make)
-        if week is None:
+        made = await self._compute(fleet.plan_and_state, len(fleet.source_ids))
+        if made is None:
             return
+        week, packed = made
         await in_parts(self._decider.switch_plan(week, self._clock.time_s()))
         begun_s, settings = (
             made_s if self._begun_s is None else self._begun_s,
             _settings_of_plan(self._decider.settings),
         )
-        await self._plans.save(StoredPlan(begun_s, made_s, settings, packed[0]))
+        await self._plans.save(StoredPlan(begun_s, made_s, settings, packed))
         self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
         self._metrics.probe_price.set(week.price_item_s / 3600.0)
         log.info(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from heapq import nsmallest
 from itertools import islice
 from typing import cast
@@ -129,7 +130,9 @@ class PlanQueries:
             kept = self._advised
             if kept is None or kept.week is not week or kept.compiled is not compiled or now_s >= kept.until_s:
                 ahead = await in_parts(self._explainer.ahead(self._next_chronon()))
-                found = await asyncio.to_thread(lambda: advise(self._planner.settings, week, ahead.forecast()))
+                forecast = await asyncio.to_thread(ahead.forecast)
+                work = partial(advise, self._planner.settings, week, forecast)
+                found = await self._profiles.compute(work, len(self._planner.sources))
                 kept = self._advised = _KeptAdvice(found, week, compiled, now_s + _ADVICE_KEPT_S)
             return kept.advice
 

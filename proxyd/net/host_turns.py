@@ -244,6 +244,14 @@ class ThrottleScopes:
         self._groups: Mapping[str, str] = {host: "|".join(group) for group in groups for host in group}
         self._scope = lru_cache(_MOST_SCOPES)(self._find)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what another process needs, which keeps scopes of its own."""
+        return {name: value for name, value in vars(self).items() if name != "_scope"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._scope = lru_cache(_MOST_SCOPES)(self._find)
+
     def __repr__(self) -> str:
         return f"ThrottleScopes(by_domain={self._suffixes is not None}, groups={sorted(set(self._groups.values()))})"
 

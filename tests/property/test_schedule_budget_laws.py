@@ -22,7 +22,6 @@ from proxyd.core.model.chronon import Budget, Epoch
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Constraint
-from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.plan_preview import PlanForecast, preview
 from proxyd.core.planning.planner import Choice
@@ -189,9 +188,9 @@ class FailingOrigin(PoissonOrigin):
         return outcome if kind is None else ProbeOutcome(request.source_id, kind, outcome.started_s, outcome.finished_s)
 
 
-async def at_once(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
+async def at_once(work: Callable[[], R], sources: int) -> R:
     """Make a plan in the event loop, so that the same always happens."""
-    return make()
+    return work()
 
 
 def healthy(time_s: float) -> None:
@@ -210,7 +209,7 @@ async def run_daemon(
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
     loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
-    plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
+    plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, compute=at_once)
     tasks = asyncio.gather(loop.run(), plan_loop.run())
     await settle()
     for chronon in range(CHRONONS):

@@ -11,7 +11,7 @@ import numpy as np
 
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Target
-from proxyd.core.planning.allocation.fleet_state import SLOT_S, FleetState
+from proxyd.core.planning.allocation.fleet_state import SLOT_S, FleetState, pack
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.losses import MISSED_S, Losses
@@ -34,7 +34,7 @@ class Fleet:
     """The sources that a plan of the week is for; those that are not planned or were not seen yet are left out.
 
     Sources are added in their state at that time; later changes are followed up when the plan is taken over. Once the
-    snapshot is closed, nothing changes it, so that the plan may be made in a thread.
+    snapshot is closed, nothing changes it, so that the plan may be made in a thread or in another process.
     """
 
     def __init__(self, known: Knowledge, hosts: HostBudgets, now_s: float) -> None:
@@ -57,10 +57,15 @@ class Fleet:
         self._hosts: dict[str, int] = {}
         self._asked_of: dict[str, float] = {}  # by host
         self._asked_per_s = 0.0
+        self._chronon_s = known.grid.length_s
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what ``state`` needs, without what the sources are taken from."""
+        return {name: value for name, value in vars(self).items() if name not in ("_known", "_budgets")}
 
     def add(self, planned: Sequence[PlannedSource]) -> None:
         """Take in some sources."""
-        known, length_s = self._known, self._known.grid.length_s
+        known, length_s = self._known, self._chronon_s
         programs, sources = known.compiled.programs, known.compiled.sources
         rows: list[tuple[float, ...]] = []
         for source in planned:
@@ -128,6 +133,11 @@ class Fleet:
         state = self.state()
         return None if state is None else WeekPlan.of(replace(state, **others))
 
+    def plan_and_state(self) -> tuple[WeekPlan, bytes] | None:
+        """Return the plan of the week with what it is made of, packed; ``None`` if there are no sources."""
+        state = self.state()
+        return None if state is None else (WeekPlan.of(state), pack(state))
+
     def state(self) -> FleetState | None:
         """Return the input of the plan of the week, with the weeks learned; ``None`` if there are no sources."""
         if not self.source_ids:
@@ -152,7 +162,7 @@ class Fleet:
             targets=self._fleet_targets(host_of),
             passing=column["passing"] if np.any(column["passing"] != 1.0) else None,
             trust=self._trust,
-            chronon_s=self._known.grid.length_s,
+            chronon_s=self._chronon_s,
             cycle=self._cycle,
             zone_s=zones_s if zones_s.any() else None,
             doe=self._doe,
@@ -190,7 +200,7 @@ class Fleet:
             self._kind_of,
             host_of,
             late_share(self._changes_by_number, host_of, self._week_s),
-            late=BIN_S / self._cycle.speed + self._known.grid.length_s,
+            late=BIN_S / self._cycle.speed + self._chronon_s,
             missed=MISSED_S / self._cycle.speed,
             matching=np.array(self._matching),
             most_gap=_DAY_S / self._cycle.speed,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,10 +17,11 @@ from proxyd.core.planning.allocation.fleet_state import FleetState, unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART
 from proxyd.core.rules.decider import Decider, PlanRecord
-from proxyd.daemon import PlanLoop
+from proxyd.daemon import PlanLoop, PlanWorker
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, KeptPlan, changed, decider, declaration, item, rule, source
 
+T = TypeVar("T")
 T0 = 1_000_000_000.0
 
 
@@ -29,13 +32,13 @@ async def known() -> Decider:
     return found
 
 
-async def at_once(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
-    return make()
+async def at_once(work: Callable[[], T], sources: int) -> T:
+    return work()
 
 
 async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_often() -> None:
     found, clock, metrics = await known(), FakeClock(T0), Metrics()
-    plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=60.0, run_in_thread=at_once)
+    plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=60.0, compute=at_once)
     task = asyncio.create_task(plan_loop.run())
     await clock.someone_sleeps()
     first = found.planner.week
@@ -50,7 +53,7 @@ async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_ofte
 
 async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_learned() -> None:
     found, clock = decider(declaration(source("s"), rule("r")), now_s=T0), FakeClock(T0)
-    plan_loop = PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once)
+    plan_loop = PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=60.0, compute=at_once)
     task = asyncio.create_task(plan_loop.run())
     await clock.someone_sleeps()
     assert found.planner.week is None
@@ -63,7 +66,7 @@ async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_l
 
 async def test_plans_come_more_often_at_first() -> None:
     found, clock = await known(), FakeClock(T0)
-    plan_loop = PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=86400.0, run_in_thread=at_once)
+    plan_loop = PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=86400.0, compute=at_once)
     task = asyncio.create_task(plan_loop.run())
     await clock.someone_sleeps()
     made_h: list[int] = []
@@ -85,7 +88,7 @@ async def test_a_restart_changes_neither_the_plan_nor_when_the_next_one_is_made(
         if before is not None:
             found = await known()
             found.restore_plan(PlanRecord(week=WeekPlan.of(unpack(before.body))))
-        plan_loop = PlanLoop(found, clock, Metrics(), kept, every_s=86400.0, run_in_thread=at_once)
+        plan_loop = PlanLoop(found, clock, Metrics(), kept, every_s=86400.0, compute=at_once)
         task = asyncio.create_task(plan_loop.run())
         await clock.someone_sleeps()
         await clock.advance(3600.0)
@@ -100,13 +103,13 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
     found, clock = await known(), FakeClock(T0)
     made, go = asyncio.Event(), asyncio.Event()
 
-    async def waiting(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
-        week = make()
+    async def waiting(work: Callable[[], T], sources: int) -> T:
+        result = work()
         made.set()
         await go.wait()
-        return week
+        return result
 
-    task = asyncio.create_task(PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=1e6, run_in_thread=waiting).plan())
+    task = asyncio.create_task(PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=1e6, compute=waiting).plan())
     await made.wait()
     now = found.settings.grid.chronon_at(T0 + 40_000.0)
     (planned,) = found.choose(now).probes
@@ -155,7 +158,40 @@ async def test_the_loop_runs_between_the_parts_of_the_snapshot_and_of_the_change
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(take_turns())
-    await PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once).plan()
+    await PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=60.0, compute=at_once).plan()
     beside.cancel()
     assert turns.count(True) >= 3  # while pages are gathered, and while the plan learns what was probed since
     assert turns.count(False) >= 2  # while they are planned again
+
+
+async def test_a_plan_of_another_process_is_the_same_and_leaves_no_compiler_and_no_scipy_here() -> None:
+    code = """
+import asyncio, sys
+from proxyd.daemon.plan_loop import PlanWorker, in_thread
+from tests.unit.daemon.test_plan_loop import T0, known
+
+async def main():
+    found = await known()
+    fleet = found.fleet(T0)
+    async with PlanWorker() as worker:
+        apart, state = await worker.compute(fleet.plan_and_state, 1)
+        before = {"numba", "scipy"} & sys.modules.keys()
+    week, same_state = await in_thread(fleet.plan_and_state, 1)
+    print(before, apart.due_s("s") == week.due_s("s"), apart.price_item_s == week.price_item_s, state == same_state)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+    done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("set() True True True\n", "")
+
+
+def broken() -> int:
+    raise ValueError("a bug")
+
+
+async def test_a_plan_whose_process_fails_is_made_in_a_thread() -> None:
+    async with PlanWorker() as worker:
+        assert await worker.compute(lambda: 1, 10_000) == 1  # a large fleet: it is not sent anywhere
+        with pytest.raises(ValueError, match="a bug"):
+            await worker.compute(broken, 1)

@@ -1,14 +1,13 @@
 """Kernels are plain Python over arrays; numba (extra ``fast``), if installed, compiles them with equal results.
 
-Numba takes half a second and 50 MiB to load, as scipy does. ``load_libraries`` loads both in a thread, so that this
-does not happen on the event loop: without sources nobody needs them.
+Numba takes half a second and 50 MiB to load: it is loaded with the first kernel that is called, which in a daemon only
+plans of the week and advice do, in a process that ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, update_wrapper
-from importlib import import_module
+from functools import update_wrapper
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -66,13 +65,6 @@ class Kernel(Generic[P, R]):
             self._compiled = njit(nogil=True)(clone)
         compiled: Callable[..., Any] = self._compiled
         return compiled
-
-
-@cache
-def load_libraries() -> None:
-    """Load what plans of probes need; later calls do nothing."""
-    for name in ("scipy.special", "scipy.optimize", *(["numba"] if HAS_NUMBA else [])):
-        import_module(name)
 
 
 def kernel(function: Callable[P, R]) -> Kernel[P, R]:

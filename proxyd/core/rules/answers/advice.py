@@ -349,6 +349,11 @@ class Trial:
             _Others(asked_per_s, decider.planner.week, decider.planner.budget_part),
         )
 
+    @property
+    def size(self) -> int:
+        """The number of sources that are tried."""
+        return len(self.wanted.sources)
+
     def cost(self) -> PlanCost:
         """Return what the wanted declaration would ask for; this may take some seconds for many sources."""
         budget, others = self.settings.planner.budget, self.others
