@@ -79,6 +79,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "next_s": 1e9,
         "last_error": "status 500",
     },
+    "lanes": {"lane": "R\nhttps://r.example/hook", "endpoint": "https://r.example/hook", "due_s": 0.0},
 }
 
 
