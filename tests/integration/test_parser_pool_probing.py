@@ -80,6 +80,7 @@ async def test_a_selector_that_takes_for_ever_is_ended() -> None:
 
 
 async def test_a_hung_parser_is_killed_in_time_and_others_survive() -> None:
+    before = set(multiprocessing.active_children())
     async with ParserPool(play, timeout_s=0.3) as pool:
         hanging = asyncio.create_task(pool.parse(b"hang"), name="hanging")
         answers = await asyncio.gather(*(pool.parse(b"fine") for _ in range(20)))
@@ -87,7 +88,7 @@ async def test_a_hung_parser_is_killed_in_time_and_others_survive() -> None:
             await hanging
         assert len({answer.version for answer in answers}) <= 2
         assert await pool.parse(b"fine")
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
 
 
 async def test_every_worker_may_hang_and_the_pool_goes_on() -> None:
@@ -129,6 +130,7 @@ async def test_workers_are_recycled() -> None:
 
 
 async def test_closing_ends_a_hung_parser_at_once_and_leaves_no_process() -> None:
+    before = set(multiprocessing.active_children())
     pool = ParserPool(play, timeout_s=60.0)
     await asyncio.gather(*(pool.parse(b"fine") for _ in range(4)))
     hanging = [asyncio.create_task(pool.parse(b"hang"), name=f"hanging {number}") for number in range(3)]
@@ -136,7 +138,7 @@ async def test_closing_ends_a_hung_parser_at_once_and_leaves_no_process() -> Non
     await pool.close()
     results = await asyncio.gather(*hanging, return_exceptions=True)
     assert all(isinstance(result, ParserFailedError | asyncio.CancelledError) for result in results)
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
     with pytest.raises(RuntimeError):
         await pool.parse(b"fine")
 
