@@ -27,8 +27,9 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.store import SqlStore, open_store
+from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
+from proxyd.store.backups import open_store
+from proxyd.store.sql_store import SqlStore
 
 Line = dict[str, object]
 

@@ -32,11 +32,16 @@ from proxyd.app import wiring as app
 from proxyd.app.wiring import Built
 from proxyd.base import log
 from proxyd.base.interpreter import tune_interpreter
-from proxyd.config import Settings
-from proxyd.net import Guard, HostTokens, make_session, raise_open_files
-from proxyd.probing import Fetcher, HttpProber, LocalTransport, ParsedFeed, ParserPool
+from proxyd.config.settings import Settings
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import make_session, raise_open_files
+from proxyd.probing.document_parser import ParserPool
+from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed
-from proxyd.store import owner_lock
+from proxyd.probing.http.fetcher import Fetcher
+from proxyd.probing.prober import HttpProber, LocalTransport
+from proxyd.store.backups import owner_lock
 
 Line = dict[str, object]
 

@@ -24,11 +24,13 @@ from proxyd.app import wiring as app
 from proxyd.app.wiring import Built
 from proxyd.base import log
 from proxyd.base.interpreter import tune_interpreter
-from proxyd.config import SecretStore, Settings
+from proxyd.config.loading import SecretStore
+from proxyd.config.settings import Settings
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.store import SqlStore, owner_lock
+from proxyd.store.backups import owner_lock
+from proxyd.store.sql_store import SqlStore
 
 Line = dict[str, object]
 

@@ -38,7 +38,7 @@ from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.one_source_layers import all_optimal
 from proxyd.lab.algorithms.overlapping_capture import most_weight

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.store import open_store
+from proxyd.store.backups import open_store
 
 
 def migrate(database: str | Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from proxyd.config import PREFIX, Settings
+from proxyd.config.loading import PREFIX
+from proxyd.config.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

@@ -9,7 +9,7 @@ from email.utils import formatdate
 from html import escape
 
 from proxyd.core.model.field_values import iso_time
-from proxyd.probing import parse_document
+from proxyd.probing.document_parser import parse_document
 from tests.fleets import Drive, changed, decider, declaration, rule, source
 
 T0 = 1_772_366_400.0  # 2026-03-01 12:00

@@ -28,8 +28,8 @@ from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.rule_tasks import Task
 from proxyd.daemon import Observer, ProbeLoop
 from proxyd.daemon.rule_evaluation import StreamRecall
-from proxyd.store import SqlStore
 from proxyd.store.plan_rows import SqlPlanRecord, StoredPlan
+from proxyd.store.sql_store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,

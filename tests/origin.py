@@ -16,7 +16,7 @@ from yarl import URL
 
 from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import PageClass
-from proxyd.probing import ParsedDocument, parse_document
+from proxyd.probing.document_parser import ParsedDocument, parse_document
 
 FEED = (
     b"<?xml version='1.0'?><rss version='2.0'><channel><title>t</title>"

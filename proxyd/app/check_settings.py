@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 from proxyd.core.errors import ProfileError
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.profile import Declaration
@@ -42,7 +42,7 @@ def browser_missing(settings: Settings) -> str | None:
 
 def _channel_problem(settings: Settings, url: str) -> str | None:
     """Return why a channel's address is refused, or ``None``; slow to import, and most profiles have no channel."""
-    from proxyd.net import Guard
+    from proxyd.net.guard import Guard
     from proxyd.notify.channels.apprise_channel import ChannelAddresses
 
     return ChannelAddresses(settings.channel_schemes, Guard(settings.networks, settings.allow_ports)).problem(url)

@@ -14,36 +14,25 @@ from aiohttp import ClientSession
 from proxyd.app.check_settings import browser_missing, check_declaration
 from proxyd.base.clock import SystemClock
 from proxyd.base.ports import Clock
-from proxyd.config import SecretStore, Settings
+from proxyd.config.loading import SecretStore
 from proxyd.config.profile_files import read_directory
+from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError, NotFoundError
 from proxyd.core.language import SourceText, did_you_mean
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.rules.known.compiled import probe_request
 from proxyd.daemon import Discovered, FeedDiscovery
-from proxyd.net import (
-    Guard,
-    HostTokens,
-    SessionLimits,
-    make_session,
-    raise_open_files,
-    room_for_connections,
-    user_agent,
-)
-from proxyd.notify import ChannelResources, Channels, make_channels
-from proxyd.probing import (
-    Fetcher,
-    FetchLimits,
-    HttpProber,
-    HubClient,
-    NoBrowser,
-    ParserPool,
-    ProbeTrace,
-    Render,
-    Robots,
-    robots_limits,
-)
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import SessionLimits, make_session, raise_open_files, room_for_connections, user_agent
+from proxyd.notify.channels import ChannelResources
+from proxyd.notify.channels.channel_routing import Channels, make_channels
 from proxyd.probing.browser.page_requests import RenderLimits
+from proxyd.probing.document_parser import ParserPool
+from proxyd.probing.http.fetcher import Fetcher, FetchLimits, ProbeTrace
+from proxyd.probing.http.hubs import HubClient
+from proxyd.probing.http.robots import Robots, robots_limits
+from proxyd.probing.prober import HttpProber, NoBrowser, Render
 from proxyd.tracing import NO_TRACES, Tracer
 
 log = structlog.get_logger("app")

@@ -38,9 +38,10 @@ from proxyd.api.rest.openapi import ApiDocument
 from proxyd.api.rest.profile_feeds import endpoints_of_feeds
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web import Dashboard
-from proxyd.config import Settings, socket_address
+from proxyd.config.loading import socket_address
+from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError
-from proxyd.net import HostTokens
+from proxyd.net.host_turns import HostTokens
 
 log = structlog.get_logger("api")
 

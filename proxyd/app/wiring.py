@@ -21,10 +21,11 @@ from proxyd.base.clock import Signal, SystemClock
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
-from proxyd.config import SecretStore, Settings, Supervision, supervision
+from proxyd.config.loading import SecretStore, Supervision, supervision
+from proxyd.config.settings import Settings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import EndpointLimits
+from proxyd.core.politeness.endpoints import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
@@ -53,11 +54,13 @@ from proxyd.daemon import (
     StreamRecall,
     Supervisor,
 )
-from proxyd.net import ThrottleScopes
-from proxyd.notify import Dispatcher, DispatcherSettings, Pings
-from proxyd.probing import LocalTransport
-from proxyd.store import SqlStore, open_store, owner_lock
+from proxyd.net.host_turns import ThrottleScopes
+from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
+from proxyd.notify.pings import Pings
+from proxyd.probing.prober import LocalTransport
 from proxyd.store.api_rows import Scope
+from proxyd.store.backups import open_store, owner_lock
+from proxyd.store.sql_store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
 
 log = structlog.get_logger("app")

@@ -13,7 +13,7 @@ from proxyd.core.texts.safe_text import visible, visible_line
 from proxyd.terminal.verbs import ASKING, argument, flag, verb
 
 if TYPE_CHECKING:
-    from proxyd.config import Settings
+    from proxyd.config.settings import Settings
     from proxyd.core.language import Parsed, SourceText, Statement, Watch
     from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome

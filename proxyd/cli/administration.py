@@ -17,7 +17,7 @@ from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, 
 if TYPE_CHECKING:
     from proxyd.client.types import TokenMade
     from proxyd.cluster.nats_users import Server
-    from proxyd.config import Settings
+    from proxyd.config.settings import Settings
 
 
 _STARTING_S, _PAUSE_S = 30.0, 0.25  # a daemon may take so long from its lock on the database to its socket
@@ -28,7 +28,7 @@ DATABASE = Verb("db", "migrate, copy or vacuum the database", ["proxyd db migrat
 @verb("db migrate", "proxyd db migrate")
 async def migrate(options: argparse.Namespace) -> int:
     """Upgrade the database to the newest schema."""
-    from proxyd.store import migrate_database
+    from proxyd.store.backups import migrate_database
 
     settings = settings_of(options)
     await migrate_database(settings.database)
@@ -50,7 +50,7 @@ async def migrate(options: argparse.Namespace) -> int:
 )
 async def copy(options: argparse.Namespace) -> int:
     """Copy the database into an empty one, while no daemon runs."""
-    from proxyd.store import copy_database
+    from proxyd.store.backups import copy_database
 
     settings, target = settings_of(options), settings_of(options, database=options.target)
     counts = await copy_database(settings.database, target.database)
@@ -62,12 +62,12 @@ async def copy(options: argparse.Namespace) -> int:
 @verb("db vacuum", "proxyd db vacuum")
 async def vacuum(options: argparse.Namespace) -> int:
     """Free the disk space of deleted rows, while no daemon runs."""
-    from proxyd import store
+    from proxyd.store import backups
 
     settings = settings_of(options)
     path = settings.database_path
     before = _size(path)
-    await store.vacuum(settings.database)
+    await backups.vacuum(settings.database)
     back = "" if path is None else f": {before / 2**20:.1f} MiB before, {_size(path) / 2**20:.1f} MiB now"
     print(f"{settings.database_shown} is vacuumed{back}")
     return 0
@@ -89,7 +89,7 @@ def _size(path: Path | None) -> int:
 )
 async def backup(options: argparse.Namespace) -> int:
     """Write and check a copy of the database; the daemon may run."""
-    from proxyd.store import back_up, check_copy
+    from proxyd.store.backups import back_up, check_copy
 
     settings = settings_of(options)
     if options.verify:
@@ -127,12 +127,12 @@ def _newest_copy(settings: Settings) -> Path:
 )
 async def restore(options: argparse.Namespace) -> int:
     """Replace the database with a backup, while no daemon runs."""
-    from proxyd import store
     from proxyd.base.clock import SystemClock
+    from proxyd.store import backups
 
     settings = settings_of(options)
     stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
-    aside = await store.restore(settings.database, options.file, stamp=stamp, replaces=options.replace)
+    aside = await backups.restore(settings.database, options.file, stamp=stamp, replaces=options.replace)
     answer = {"database": settings.database_shown, "kept": None if aside is None else str(aside)}
     kept = "" if aside is None else f"; the previous one is kept as {aside}"
     return print_answer(options, answer, [f"{settings.database_shown} is restored from {options.file}{kept}"])

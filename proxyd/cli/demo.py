@@ -26,7 +26,7 @@ from proxyd.app import wiring as app
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base import log
 from proxyd.base.ports import Clock
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 from proxyd.core.errors import ProxydError
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Measures, Times, found_s, measure
@@ -34,7 +34,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.lab.replay.replay import clairvoyant_probes, uniform_probes
 from proxyd.lab.traces import STEADY, Week, poisson_events, zipf_rates
-from proxyd.store import owner_lock
+from proxyd.store.backups import owner_lock
 
 CHRONON_S = 0.2
 PRICE_ITEM_S = 0.4  # delay that a probe must save: about 20 probes a second do

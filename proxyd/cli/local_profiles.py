@@ -20,7 +20,7 @@ from proxyd.terminal.verbs import JSON, argument, flag, verb
 if TYPE_CHECKING:
     from proxyd.client import Client
     from proxyd.client.types import MoveShown
-    from proxyd.config import Settings
+    from proxyd.config.settings import Settings
     from proxyd.core.language import Checked, Merged, SourceText
     from proxyd.core.model.profile import Declaration, NotificationRule
 

@@ -17,7 +17,7 @@ from proxyd.terminal.text_tables import print_table
 
 if TYPE_CHECKING:
     from proxyd.client import Client
-    from proxyd.config import Settings
+    from proxyd.config.settings import Settings
 
 T = TypeVar("T")
 _SHOWN = 60
@@ -38,7 +38,7 @@ def ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[T]],
 def client_of(options: argparse.Namespace, *, timeout_s: float = 30.0) -> Client:
     """Return a client for the daemon that the options name."""
     from proxyd.client import Client
-    from proxyd.config import TOKEN, api_token
+    from proxyd.config.loading import TOKEN, api_token
 
     if options.url is None:
         return Client.over_socket(socket_of(settings_of(options)), timeout_s=timeout_s)
@@ -52,7 +52,7 @@ def client_of(options: argparse.Namespace, *, timeout_s: float = 30.0) -> Client
 def socket_of(settings: Settings) -> str:
     """Return the address of the daemon's Unix socket; raises if its folder does not exist."""
     from proxyd.client.wire import unreachable
-    from proxyd.config import socket_address
+    from proxyd.config.loading import socket_address
 
     try:
         return socket_address(settings.socket_path)
@@ -62,7 +62,7 @@ def socket_of(settings: Settings) -> str:
 
 def settings_of(options: argparse.Namespace, **changes: Any) -> Settings:
     """Return the settings in force, with those that the command line changes."""
-    from proxyd.config import load
+    from proxyd.config.loading import load
 
     return load(options.config, **changes)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxyd.client.types import ProbeAsked
     from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-    from proxyd.probing import Exchange, ProbeTrace
+    from proxyd.probing.http.fetcher import Exchange, ProbeTrace
 
 _SHOWN = 10
 _LINE = 160
@@ -42,7 +42,7 @@ async def probe(options: argparse.Namespace) -> int:
     """Probe an address or a source once, without a daemon."""
     from proxyd.app.network import probe_once, request_of
     from proxyd.cli.local_profiles import api_texts
-    from proxyd.probing import ProbeTrace
+    from proxyd.probing.http.fetcher import ProbeTrace
 
     if options.now:
         async with client_of(options) as client:
@@ -158,7 +158,7 @@ def _print_exchange(exchange: Exchange) -> None:
 
 def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return a response's headers without secrets; those of the request have none."""
-    from proxyd.probing import HIDDEN
+    from proxyd.probing.http.fetcher import HIDDEN
 
     return [(name, HIDDEN if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
 

@@ -19,7 +19,7 @@ from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
 if TYPE_CHECKING:
     from proxyd.app.wiring import Built
-    from proxyd.config import Settings
+    from proxyd.config.settings import Settings
     from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 

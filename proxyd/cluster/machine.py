@@ -28,15 +28,16 @@ from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Transport
 from proxyd.cluster.messages import OUTBOX
 from proxyd.cluster.planner_processes import processes, wait_for_end
-from proxyd.config import SecretStore, Settings, supervision
+from proxyd.config.loading import SecretStore, supervision
+from proxyd.config.settings import Settings
 from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, OtherSettingsError, StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
-from proxyd.notify import Channels, LeasedChannel
-from proxyd.probing import LocalTransport
-from proxyd.store import SqlStore
+from proxyd.notify.channels.channel_routing import Channels, LeasedChannel
+from proxyd.probing.prober import LocalTransport
 from proxyd.store.databases.shards import OwnShards
 from proxyd.store.followed_rows import FollowedFleet
+from proxyd.store.sql_store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
 
 try:

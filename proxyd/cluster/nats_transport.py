@@ -45,7 +45,7 @@ from proxyd.cluster.prober_roster import MOST_PROBERS, ProberRoster
 from proxyd.cluster.redirect_turns import Asked, GivenTurns, HostQueue, Key, Sent, WaitingBatch
 from proxyd.core.errors import ClusterError, StoreUnreachableError, UnreadableError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.core.politeness import ProberTrust, may_be_its_own
+from proxyd.core.politeness.faults import ProberTrust, may_be_its_own
 from proxyd.store.databases.membership import Shares
 
 _AGAIN_S = 0.5

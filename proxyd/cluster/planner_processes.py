@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 
 _AGAIN_S = 1.0
 _END_S = 5.0  # after it should have drained

@@ -27,10 +27,10 @@ from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.daemon.declarations import Declarations, Gate
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall
-from proxyd.store import SqlStore
 from proxyd.store.databases.membership import Member, Shares
 from proxyd.store.databases.shards import FIRST_SHARD, SHARDS
 from proxyd.store.followed_rows import FollowedFleet
+from proxyd.store.sql_store import SqlStore
 
 
 class Sharing:

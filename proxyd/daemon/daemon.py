@@ -14,7 +14,8 @@ from proxyd.base.clock import Signal
 from proxyd.base.interpreter import growing
 from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Clock, Transport
-from proxyd.config import Settings, Supervision
+from proxyd.config.loading import Supervision
+from proxyd.config.settings import Settings
 from proxyd.core.errors import StoreBusyError, StoreError
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import Notifier
@@ -26,7 +27,7 @@ from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
-from proxyd.store import SqlStore
+from proxyd.store.sql_store import SqlStore
 
 _FEEDS = 3  # in each watchdog interval
 

@@ -36,7 +36,7 @@ from proxyd.core.language import (
     written_address,
 )
 from proxyd.core.model.profile import Declaration
-from proxyd.store import StoredText
+from proxyd.store.declared_rows import StoredText
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,19 @@ import structlog
 
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Channel, Clock, Message, WebhookState
-from proxyd.config import SecretStore
+from proxyd.config.loading import SecretStore
 from proxyd.core.errors import ClusterError, DeliveryError, NotFoundError
 from proxyd.core.language import no_such
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
 from proxyd.daemon.declarations import Declarations
-from proxyd.notify import Dispatcher, Pings, known_secret, sent_text
-from proxyd.store import SqlStore
+from proxyd.notify.channels.message_forms import sent_text
+from proxyd.notify.channels.webhook import known_secret
+from proxyd.notify.dispatcher import Dispatcher
+from proxyd.notify.pings import Pings
 from proxyd.store.listed_rows import NotificationTrace, SentText, StoredNotification
+from proxyd.store.sql_store import SqlStore
 from proxyd.store.webhook_states import KnownWebhook
 
 log = structlog.get_logger("notify")

@@ -15,12 +15,13 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 from proxyd.core.model.field_values import iso_time
-from proxyd.store import SqlStore, check_copy, whole_or_nothing
+from proxyd.store.backups import check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
 from proxyd.store.plan_rows import expire_pictures
 from proxyd.store.retention import ItemSizes, expire, expire_items, fitting_since_s, measure_items
+from proxyd.store.sql_store import SqlStore
 
 _DAY_S = 86400.0
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"

@@ -16,7 +16,7 @@ from proxyd.core.rules.known.state import PROPOSED_AFTER_S
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.declared_texts import API_TEXT, origin
 from proxyd.daemon.observer import Observer
-from proxyd.store import SqlStore
+from proxyd.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.known.estimates import until_next_plan_s
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.store import SqlStore, StoredPlan
 from proxyd.store.followed_rows import RememberedSources
-from proxyd.store.plan_rows import SqlPlanRecord
+from proxyd.store.plan_rows import SqlPlanRecord, StoredPlan
+from proxyd.store.sql_store import SqlStore
 
 
 def _settings_of_plan(settings: DeciderSettings) -> str:

@@ -17,7 +17,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.plan_preview import preview_in_rounds
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.politeness import HostTally
+from proxyd.core.politeness.host_budgets import HostTally
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explainer, Explanation
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
@@ -26,8 +26,8 @@ from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.rule_counts import CaptureCounts
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.store import SqlStore
 from proxyd.store.listed_rows import DecidedInterval, MadeProbe, SeenItem
+from proxyd.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.subscriptions import LEASE_S, Subscription, after_acceptance, answer
 from proxyd.daemon.observer import Observer
-from proxyd.net import without_path
-from proxyd.probing import HubClient, Parse
-from proxyd.store import SqlStore
+from proxyd.net.http_values import without_path
+from proxyd.probing.http.hubs import HubClient
+from proxyd.probing.prober import Parse
+from proxyd.store.sql_store import SqlStore
 
 log = structlog.get_logger("hubs")
 _LOOK_S = 10.0

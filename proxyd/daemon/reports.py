@@ -15,7 +15,7 @@ from proxyd.core.rules.answers.explanation import Explainer, KeptPromise, RuleWe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import Misfit
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.store import SqlStore
+from proxyd.store.sql_store import SqlStore
 
 _MOST_WEEKS = 4  # that are remembered
 _DAY_S = 86400.0

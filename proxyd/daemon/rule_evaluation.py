@@ -23,7 +23,7 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.core.rules.stages.rule_tasks import Backlog, RuleTask, Task, run_task
-from proxyd.store import SqlStore
+from proxyd.store.sql_store import SqlStore
 
 R = TypeVar("R")
 log = structlog.get_logger("rules")

@@ -17,7 +17,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing_rules import FailingRule, FailingRules
-from proxyd.store import SqlStore
+from proxyd.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from proxyd.core.errors import StoreError
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.daemon.probe_loop import ProbeLoop
-from proxyd.store import SqlStore
+from proxyd.store.sql_store import SqlStore
 
 _FRESH_CHRONONS = 10
 _PING_S = 2.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from publicsuffixlist import PublicSuffixList
 
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence

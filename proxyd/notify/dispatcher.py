@@ -15,8 +15,8 @@ from proxyd.base.ports import Channel, Clock, DueDelivery, Message, Outbox, Reso
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef, shown_endpoint
 from proxyd.core.model.outcome import Picture
-from proxyd.core.politeness import EndpointLimits, Endpoints, wait_after_attempt_s
-from proxyd.net import without_path
+from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, wait_after_attempt_s
+from proxyd.net.http_values import without_path
 from proxyd.notify.channels.message_forms import digest
 from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
 

@@ -17,8 +17,8 @@ from proxyd.base.ports import Channel, Clock, Message, ResolveSecret, Unconfirme
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.politeness import wait_after_attempt_s
-from proxyd.net import without_path
+from proxyd.core.politeness.endpoints import wait_after_attempt_s
+from proxyd.net.http_values import without_path
 from proxyd.notify.channels.webhook import known_secret
 
 _FIRST_AT_ONCE, _AGAIN_AT_ONCE = 64, 16

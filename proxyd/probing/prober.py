@@ -16,7 +16,7 @@ from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import normal_link
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.texts.safe_text import one_line
-from proxyd.net import absolute, read_links
+from proxyd.net.http_values import absolute, read_links
 from proxyd.probing.documents.probe_failures import NoBrowserError, NoSecretError, NotAFeedError, kind_of
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace

@@ -124,7 +124,7 @@ def _hint(written: str, known: Iterable[str]) -> str:
 
 def duration(text: str) -> float:
     """Return the seconds of a text such as 30m."""
-    from proxyd.config import parse_duration
+    from proxyd.config.settings import parse_duration
 
     try:
         return parse_duration(text)

@@ -30,7 +30,7 @@ import aiohttp
 from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from proxyd.config import socket_address
+from proxyd.config.loading import socket_address
 from tests.prefork import Forked, can_fork, fork
 from tests.servers import free_port
 

@@ -8,8 +8,7 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection
 
-from proxyd.store import owner_lock
-from proxyd.store.backups import open_connections
+from proxyd.store.backups import open_connections, owner_lock
 from proxyd.store.databases.schema import migration_config
 from tests.acceptance.support import Daemon, World, eventually, world
 from tests.acceptance.test_faults import one_id_for_each_item

@@ -20,11 +20,15 @@ from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Auth, Extraction, Field, FieldType, PageClass, Reader, Rendering
-from proxyd.net import Guard, HostTokens, make_session, user_agent
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import make_session, user_agent
 from proxyd.notify.channels.message_forms import subject
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, Robots, robots_limits
 from proxyd.probing.browser.chromium import Chromium, PageLoader, open_chromium
 from proxyd.probing.browser.page_requests import RenderLimits
+from proxyd.probing.http.fetcher import Fetcher, FetchLimits
+from proxyd.probing.http.robots import Robots, robots_limits
+from proxyd.probing.prober import HttpProber
 from tests.addresses import NamesResolver, RebindingResolver
 from tests.browser.devtools import DevTools, running_chromium
 from tests.fakes import FakeClock

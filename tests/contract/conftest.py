@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.store import SqlStore, open_store
+from proxyd.store.backups import open_store
+from proxyd.store.sql_store import SqlStore
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from proxyd.core.errors import ConflictError, NotFoundError, StoreError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import Notification, SourceState
-from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
-from proxyd.store.backups import check_file
+from proxyd.store.backups import back_up, check_file, copy_database, open_store, owner_lock, restore, vacuum
 from proxyd.store.databases.sqlite import copy_file, sync
 from proxyd.store.listed_rows import Wanted
+from proxyd.store.sql_store import SqlStore
 from tests.contract.test_store import ENDPOINT
 from tests.observations import observed
 from tests.servers import PostgresServer

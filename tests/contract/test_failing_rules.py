@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from proxyd.core.rules.known.failing_rules import FailingRule
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.store import SqlStore
+from proxyd.store.sql_store import SqlStore
 
 FAILING = FailingRule("r", "0123", 4, "s", "it takes more than 10 steps", 5.0)
 

@@ -15,11 +15,12 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import SourceState, StoredEvent
 from proxyd.probing.documents.document_texts import clean
-from proxyd.store import SqlStore, history
+from proxyd.store import history
 from proxyd.store.databases import tables as t
 from proxyd.store.history import SqlItemSearch
 from proxyd.store.retention import expire, expire_items, fitting_since_s, measure_items
 from proxyd.store.rows import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
+from proxyd.store.sql_store import SqlStore
 from tests.hostile import CONTROLS, HUGE, MARKUP
 from tests.observations import altered, observed
 

@@ -21,12 +21,13 @@ from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.store import SqlStore, open_store
+from proxyd.store.backups import open_store
 from proxyd.store.databases import tables as t
 from proxyd.store.lanes import Claim, claim, mark_due
 from proxyd.store.listed_rows import DeliveryAttempt, Wanted
 from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
+from proxyd.store.sql_store import SqlStore
 from tests.fleets import WEBHOOK, declaration, rule, source
 from tests.outboxes import due_deliveries, next_due_s
 

@@ -9,10 +9,10 @@ from sqlalchemy import select
 from proxyd.core.model.delivery import Delivery, MailDelivery
 from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
 from proxyd.core.rules.known.state import Notification, SourceState
-from proxyd.store import SqlStore
 from proxyd.store.databases import tables as t
 from proxyd.store.plan_rows import MOST_DELETED, expire_pictures
 from proxyd.store.retention import expire
+from proxyd.store.sql_store import SqlStore
 from tests.observations import observed
 from tests.outboxes import due_deliveries
 

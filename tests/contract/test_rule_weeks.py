@@ -9,8 +9,8 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.known.state import IntervalRecord, SourceState
 from proxyd.daemon.reports import RuleWeeks
-from proxyd.store import SqlStore
 from proxyd.store.databases.tables import intervals
+from proxyd.store.sql_store import SqlStore
 from tests.observations import observed
 
 WEEK = int(WEEK_S / 10.0)

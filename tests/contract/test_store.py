@@ -33,12 +33,15 @@ from proxyd.core.rules.programs.stream_state import StreamState, Total
 from proxyd.core.rules.stages.hints import SiblingHint
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock
 from proxyd.store.api_rows import Token
+from proxyd.store.backups import copy_database, open_store, owner_lock
 from proxyd.store.databases.tables import items, metadata, sources
+from proxyd.store.declared_rows import StoredText
 from proxyd.store.history import MOST_BYTES
 from proxyd.store.listed_rows import StoredNotifications, Wanted
+from proxyd.store.plan_rows import StoredPlan
 from proxyd.store.retention import expire
+from proxyd.store.sql_store import SqlStore
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
 from tests.observations import altered, observed

@@ -12,9 +12,9 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.store import SqlStore
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.retention import expire
+from proxyd.store.sql_store import SqlStore
 from tests.fleets import WEBHOOK, declaration, rule, source
 from tests.outboxes import due_deliveries
 

@@ -18,7 +18,7 @@ from proxyd.cluster.link import ClusterSettings, open_link
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.probing import LocalTransport
+from proxyd.probing.prober import LocalTransport
 from tests.acceptance.support import eventually
 from tests.servers import nats_server
 from tests.unit.cluster.bus import OnePlanner

@@ -20,7 +20,8 @@ from proxyd.app.server import make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.metrics import ROLES
 from proxyd.base.ports import Clock, Message, Prober
-from proxyd.config import SecretStore, Settings, load
+from proxyd.config.loading import SecretStore, load
+from proxyd.config.settings import Settings
 from proxyd.core.errors import DeliveryError, FetchError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
@@ -29,10 +30,12 @@ from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import PushParts
-from proxyd.probing import HubClient, LocalTransport
-from proxyd.store import SqlStore, open_store
+from proxyd.probing.http.hubs import HubClient
+from proxyd.probing.prober import LocalTransport
 from proxyd.store.api_rows import Scope
+from proxyd.store.backups import open_store
 from proxyd.store.databases import tables as t
+from proxyd.store.sql_store import SqlStore
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source

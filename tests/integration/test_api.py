@@ -21,7 +21,7 @@ from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.app.server import ApiSettings, endpoints, serve_api
 from proxyd.base.ports import Message, WebhookState
 from proxyd.client import ApiError, Client
-from proxyd.config import socket_address
+from proxyd.config.loading import socket_address
 from proxyd.core.errors import ConfigError, StoreError
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome

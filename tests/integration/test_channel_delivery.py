@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
-from proxyd.net import Guard
+from proxyd.net.guard import Guard
 from proxyd.notify.channels import apprise_channel as channel
 from proxyd.notify.channels.apprise_channel import AppriseChannel, ChannelAddressError, ChannelAddresses
 from tests.addresses import NAMES, REFUSED

@@ -23,7 +23,7 @@ import pytest
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, ProfileRead, StreamEvent, SyncClient, UnreachableError
 from proxyd.client.types import ComingProbe, SourceListed, TokenMade
-from proxyd.config import socket_address
+from proxyd.config.loading import socket_address
 from proxyd.core.model.outcome import Picture
 from tests.canned import Canned, answering
 from tests.fleets import changed, rule

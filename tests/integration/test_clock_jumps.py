@@ -12,8 +12,9 @@ from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Declarations
-from proxyd.store import SqlStore, open_store
+from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
+from proxyd.store.sql_store import SqlStore
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source, stream_recall
 

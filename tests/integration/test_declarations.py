@@ -27,8 +27,9 @@ from proxyd.core.rules.known.context import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
 from proxyd.daemon.declared_texts import OnlyIf
 from proxyd.daemon.plan_queries import PlanQueries
-from proxyd.store import SqlStore, open_store
+from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
+from proxyd.store.sql_store import SqlStore
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, WEBHOOK, changed, decider, declaration, item, rule, source, stream_recall
 

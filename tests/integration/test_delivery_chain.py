@@ -15,8 +15,8 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.store import open_store
+from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
+from proxyd.store.backups import open_store
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source
 from tests.outboxes import due_deliveries

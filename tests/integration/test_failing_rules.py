@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from proxyd.app.wiring import Built, build
-from proxyd.config import load
+from proxyd.config.loading import load
 from proxyd.core.errors import ConflictError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.suspension import Subject
-from proxyd.store import open_store
+from proxyd.store.backups import open_store
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source

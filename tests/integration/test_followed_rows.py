@@ -11,11 +11,11 @@ from sqlalchemy import BigInteger, Connection, cast, delete, literal, select, up
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.store import SqlStore
 from proxyd.store.backups import open_connections
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.postgresql import postgresql_url
 from proxyd.store.followed_rows import FollowedRows, is_since
+from proxyd.store.sql_store import SqlStore
 from proxyd.store.statements import Upsert, execute_many
 from tests.databases import migrate
 from tests.servers import PostgresServer

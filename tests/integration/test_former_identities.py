@@ -17,9 +17,9 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.observation import Observation
 from proxyd.probing.document_parser import parse_document
 from proxyd.probing.documents.document_texts import digest
-from proxyd.store import SqlStore, open_store
-from proxyd.store.backups import open_connections
+from proxyd.store.backups import open_connections, open_store
 from proxyd.store.databases.schema import migrate
+from proxyd.store.sql_store import SqlStore
 from tests.fleets import changed, decider, declaration, rule, source
 
 NOON_S = 1772366400.0  # 2026-03-01

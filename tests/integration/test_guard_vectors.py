@@ -20,9 +20,14 @@ from aiohttp.abc import AbstractResolver
 from proxyd.base.ports import Message
 from proxyd.core.errors import BlockedAddressError, DeliveryError, FetchError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.net import Guard, HostTokens, SessionLimits, make_session
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import SessionLimits, make_session
 from proxyd.notify.channels.webhook import WebhookChannel
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, Robots, robots_limits
+from proxyd.probing.http.fetcher import Fetcher, FetchLimits
+from proxyd.probing.http.hubs import HubClient
+from proxyd.probing.http.robots import Robots, robots_limits
+from proxyd.probing.prober import HttpProber
 from tests.addresses import NAMES, REFUSED, NamesResolver, RebindingResolver
 from tests.fakes import FakeClock
 from tests.origin import InlineParser

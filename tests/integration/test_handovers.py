@@ -19,11 +19,12 @@ from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.store import SqlStore, rows
+from proxyd.store import rows
 from proxyd.store.backups import open_connections
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.shards import SHARDS
 from proxyd.store.followed_rows import FollowedFleet
+from proxyd.store.sql_store import SqlStore
 from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, stream_recall

@@ -17,14 +17,16 @@ import structlog
 from sqlalchemy import Connection, func, insert, select, text
 
 from proxyd.base.metrics import Metrics
-from proxyd.config import Settings, load
+from proxyd.config.loading import load
+from proxyd.config.settings import Settings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import Picture
 from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s, nightly_copies
-from proxyd.store import SqlStore, open_store
+from proxyd.store.backups import open_store
 from proxyd.store.databases.sqlite import sqlite_connections
 from proxyd.store.databases.tables import texts
 from proxyd.store.listed_rows import Wanted
+from proxyd.store.sql_store import SqlStore
 from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 

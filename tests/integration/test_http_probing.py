@@ -25,18 +25,14 @@ from proxyd.base.ports import Unmade
 from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.net import Guard, HostTokens, SessionLimits, make_session
-from proxyd.probing import (
-    Fetcher,
-    FetchLimits,
-    FetchRequest,
-    HttpProber,
-    LocalTransport,
-    ParsedDocument,
-    parse_document,
-)
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import SessionLimits, make_session
+from proxyd.probing.document_parser import ParsedDocument, parse_document
 from proxyd.probing.documents.document_texts import MOST_ITEMS
 from proxyd.probing.documents.probe_failures import ParserFailedError
+from proxyd.probing.http.fetcher import Fetcher, FetchLimits, FetchRequest
+from proxyd.probing.prober import HttpProber, LocalTransport
 from tests.fakes import FakeClock, settle
 
 FEED = (

@@ -12,8 +12,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
 from proxyd.core.errors import FetchError, FetchTimeoutError
-from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import HubClient
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import make_session
+from proxyd.probing.http.hubs import HubClient
 from tests.fakes import FakeClock
 
 FORM = {"hub.mode": "subscribe", "hub.secret": "s"}

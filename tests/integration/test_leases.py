@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from proxyd.app.wiring import create_token
 from proxyd.base.clock import SystemClock
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 from proxyd.core.errors import LeaseLostError, OtherSettingsError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.lease import DatabaseTime, Lease

@@ -17,7 +17,7 @@ from aiohttp.compression_utils import ZLibDecompressor
 
 from proxyd.api.connection_limits import CONNECTIONS, ConnectionLimits
 from proxyd.app.server import ApiSettings, serve_api, serve_health
-from proxyd.config import socket_address
+from proxyd.config.loading import socket_address
 from tests.fleets import rule, source
 from tests.integration.api_world import Running, running_api, told
 from tests.servers import free_port

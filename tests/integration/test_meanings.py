@@ -12,9 +12,9 @@ from sqlalchemy import Connection, text
 from proxyd.cli.main import main
 from proxyd.core.language import MEANING, SourceText, check
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.store import StoredText, open_store
-from proxyd.store.backups import open_connections
+from proxyd.store.backups import open_connections, open_store
 from proxyd.store.databases.schema import migrate
+from proxyd.store.declared_rows import StoredText
 from tests.fleets import DOMAIN, decider, declaration, rule, source
 
 RULES = {

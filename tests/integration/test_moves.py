@@ -16,7 +16,7 @@ from aiohttp import web
 from proxyd.app.server import make_app
 from proxyd.app.wiring import build
 from proxyd.cli.main import main
-from proxyd.config import load
+from proxyd.config.loading import load
 from proxyd.core.model.outcome import ProbeOutcome
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, offline_parts, running_api

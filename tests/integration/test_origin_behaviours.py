@@ -16,8 +16,13 @@ from aiohttp import web
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Auth
-from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool, ProbeTrace, Robots, robots_limits
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import make_session
+from proxyd.probing.document_parser import ParserPool
+from proxyd.probing.http.fetcher import Fetcher, FetchLimits, ProbeTrace
+from proxyd.probing.http.robots import Robots, robots_limits
+from proxyd.probing.prober import HttpProber
 from tests.fakes import FakeClock, settle
 from tests.origin import FEED, HUB, InlineParser, Origin, playing
 

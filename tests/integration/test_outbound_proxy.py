@@ -12,9 +12,13 @@ import pytest
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.net import Guard, HostTokens, make_session
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import make_session
 from proxyd.notify.channels.webhook import WebhookChannel
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ProbeTrace, Robots
+from proxyd.probing.http.fetcher import Fetcher, FetchLimits, ProbeTrace
+from proxyd.probing.http.robots import Robots
+from proxyd.probing.prober import HttpProber
 from tests.addresses import REFUSED, NamesResolver
 from tests.fakes import FakeClock
 from tests.origin import FEED, InlineParser

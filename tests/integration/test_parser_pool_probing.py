@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.probing import ParsedFeed, ParserPool
+from proxyd.probing.document_parser import ParserPool
 from proxyd.probing.documents.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError
+from proxyd.probing.feeds.feed_items import ParsedFeed
 
 
 def play(body: bytes, content_type: str | None = None, url: str = "", *_: object) -> ParsedFeed:

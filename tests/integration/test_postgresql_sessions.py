@@ -15,12 +15,12 @@ from proxyd.core.errors import StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.store import SqlStore
 from proxyd.store.backups import connect_alone, open_connections
 from proxyd.store.databases import postgresql as module
 from proxyd.store.databases.connections import LOCKS, NEWS
 from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
 from proxyd.store.databases.schema import upgrade
+from proxyd.store.sql_store import SqlStore
 from tests.databases import migrate
 from tests.servers import PostgresServer
 

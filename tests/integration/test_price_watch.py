@@ -11,7 +11,7 @@ from proxyd.core.language import SourceText, check
 from proxyd.core.model.decimal_marks import Languages
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.rules.programs.rule_program import compile_rule
-from proxyd.probing import parse_document
+from proxyd.probing.document_parser import parse_document
 from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 from tests.fleets import Drive, changed, decider
 from tests.golden.documents.shops import linked, offer, product, shop

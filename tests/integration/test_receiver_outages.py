@@ -19,8 +19,9 @@ from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.politeness.endpoints import JITTER, LADDER_S
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.store import SqlStore, open_store
+from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
+from proxyd.store.backups import open_store
+from proxyd.store.sql_store import SqlStore
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source
 

@@ -20,11 +20,11 @@ from proxyd.core.rules.known.failing_rules import FailingRule, rule_meaning
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import Declarations
-from proxyd.store import SqlStore
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.membership import Shares
 from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.store.followed_rows import FollowedFleet
+from proxyd.store.sql_store import SqlStore
 from proxyd.store.suspension_rows import record_failing
 from tests.databases import migrate
 from tests.fakes import FakeClock

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, text
 from proxyd.cli.main import main
 from proxyd.core.errors import NotFoundError
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.store import open_store, owner_lock, read_past
+from proxyd.store.backups import open_store, owner_lock
 from proxyd.store.databases.schema import migration_config
 from proxyd.store.databases.sqlite import sqlite_connections
+from proxyd.store.seen_events import read_past
 from tests.fleets import Drive, changed, decider, declaration, item, source
 
 DAY_S, HOUR_S = 86400.0, 3600.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proxyd.api.auth import new_token
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.store import open_store, owner_lock
+from proxyd.store.backups import open_store, owner_lock
 
 
 async def test_the_database_its_logs_and_its_copies_are_their_owners_alone_and_hold_no_token(tmp_path: Path) -> None:

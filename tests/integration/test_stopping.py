@@ -12,11 +12,11 @@ import pytest
 from proxyd.app.wiring import build
 from proxyd.base.clock import SystemClock
 from proxyd.base.ports import MaySend, always
-from proxyd.config import load
+from proxyd.config.loading import load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.daemon.housekeeping import make_scheduler
-from proxyd.store import open_store
+from proxyd.store.backups import open_store
 from tests.fleets import DOMAIN, rule, source
 from tests.integration.api_world import offline_parts
 

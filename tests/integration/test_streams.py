@@ -18,7 +18,7 @@ from proxyd.api.rest.live_streams import StreamSettings
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.wire import EventReader
-from proxyd.config import socket_address
+from proxyd.config.loading import socket_address
 from proxyd.store.listed_rows import StoredNotification
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, rule

@@ -13,7 +13,7 @@ import pytest
 
 from proxyd.app.wiring import Built, build
 from proxyd.base.ports import Message
-from proxyd.config import load
+from proxyd.config.loading import load
 from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, LogDelivery
@@ -22,7 +22,7 @@ from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.notify.channels.message_forms import digest
-from proxyd.store import open_store
+from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
 from tests.databases import migrated_file
 from tests.fakes import FakeClock

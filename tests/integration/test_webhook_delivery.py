@@ -21,8 +21,9 @@ from proxyd.base.clock import SystemClock
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import WebhookForm
-from proxyd.net import Guard, make_session
-from proxyd.notify import Channels
+from proxyd.net.guard import Guard
+from proxyd.net.session import make_session
+from proxyd.notify.channels.channel_routing import Channels
 from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, signing_keys
 from tests.fakes import FakeClock
 

@@ -23,7 +23,7 @@ from aiohttp.test_utils import TestClient, TestServer, unused_port
 from proxyd.app.server import make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.clock import SystemClock
-from proxyd.config import SecretStore, load
+from proxyd.config.loading import SecretStore, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import HubLinks
@@ -32,11 +32,15 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
 from proxyd.daemon import PushParts
 from proxyd.daemon.pushes import is_signed
-from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import HubClient, LocalTransport
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import make_session
 from proxyd.probing.document_parser import ParsedDocument
-from proxyd.store import SqlStore, open_store
+from proxyd.probing.http.hubs import HubClient
+from proxyd.probing.prober import LocalTransport
+from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
+from proxyd.store.sql_store import SqlStore
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
 from tests.origin import InlineParser

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proxyd.core.errors import ProbeError
 from proxyd.core.model.item import LONGEST_FIELD
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.probing import parse_document, parse_page
+from proxyd.probing.document_parser import parse_document, parse_page
 from proxyd.probing.documents.document_texts import LONGEST_ID, MOST_ITEMS
 from tests.examples import examples
 from tests.golden.documents.case import URL, Case

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from proxyd.core.errors import ProbeError
-from proxyd.net import Guard, read_links, read_url
+from proxyd.net.guard import Guard
+from proxyd.net.http_values import read_links, read_url
 
 BASE = "https://example.org/feed"
 PIECES = [

@@ -26,11 +26,11 @@ from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.plan_preview import PlanForecast, preview
 from proxyd.core.planning.planner import Choice
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.politeness import PolitenessBudget
+from proxyd.core.politeness.host_budgets import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon import PlanLoop
-from proxyd.probing import LocalTransport
+from proxyd.probing.prober import LocalTransport
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
 from tests.fleets import (

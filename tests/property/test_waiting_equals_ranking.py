@@ -14,7 +14,7 @@ from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands, detection_index
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.source_queues import ReadyQueue
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 
 TURN = 8  # gains found again in a call, in place of thousands
 MOST = 60

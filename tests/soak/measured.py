@@ -19,7 +19,8 @@ from pathlib import Path
 
 from proxyd.app import wiring as app
 from proxyd.base import log
-from proxyd.config import Settings, load
+from proxyd.config.loading import load
+from proxyd.config.settings import Settings
 from proxyd.daemon import Daemon
 from tests.soak.measures import resident
 

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxyd.app.network import session_limits
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 
 
 def test_slow_origins_may_use_all_open_files_but_a_few() -> None:

@@ -9,17 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.config import (
-    SecretStore,
-    api_token,
-    format_budget,
-    format_duration,
-    load,
-    parse_budget,
-    parse_duration,
-    socket_address,
-)
+from proxyd.config.loading import SecretStore, api_token, load, socket_address
 from proxyd.config.profile_files import read_directory, read_profile, read_text
+from proxyd.config.settings import format_budget, format_duration, parse_budget, parse_duration
 from proxyd.core.errors import ConfigError, ProfileError, suggest
 from proxyd.core.language import MAX_FILE_BYTES
 from proxyd.core.model.delivery import SecretRef

@@ -14,7 +14,8 @@ from proxyd.base.metrics import Metrics
 from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser, parsers
 from proxyd.client import SyncClient
 from proxyd.cluster.nats_users import USERS
-from proxyd.config import Settings, load
+from proxyd.config.loading import load
+from proxyd.config.settings import Settings
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.politeness.endpoints import LADDER_S
 

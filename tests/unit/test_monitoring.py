@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxyd.base.metrics import ROLES, Metrics
 from proxyd.cli.main import make_parser
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 from tests.pages import ROOT, anchors
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"

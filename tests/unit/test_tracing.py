@@ -16,12 +16,13 @@ from proxyd import __version__
 from proxyd.app.network import open_tracer
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, Message, always
-from proxyd.config import load
+from proxyd.config.loading import load
 from proxyd.core.errors import ConfigError, DeliveryError, FetchError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.notify import Channels
-from proxyd.probing import HttpProber, LocalTransport, ParserPool
+from proxyd.notify.channels.channel_routing import Channels
+from proxyd.probing.document_parser import ParserPool
 from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
+from proxyd.probing.prober import HttpProber, LocalTransport
 from proxyd.tracing import NO_TRACES
 from proxyd.tracing.otlp import OtlpTracer, make_provider
 from tests.fakes import FakeClock, settle

@@ -23,7 +23,7 @@ from proxyd.core.planning.queue.planned_source import PlannedSource, ProbeLimits
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator, UnitDebt
 from proxyd.core.planning.queue.source_queues import SourceQueues
-from proxyd.core.politeness import HostBudgets, ScopeBlocks
+from proxyd.core.politeness.host_budgets import HostBudgets, ScopeBlocks
 
 Learn: TypeAlias = Callable[[PlannedSource], None]
 

@@ -18,7 +18,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.planner import Planner
-from proxyd.core.politeness import Connectivity
+from proxyd.core.politeness.faults import Connectivity
 from proxyd.core.rates.rate_blend import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query

@@ -24,7 +24,7 @@ from proxyd.core.planning.policies.registry import POLICIES
 from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest
 from proxyd.core.planning.queue.planned_source import PlannedSource, SourceRecord
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import ProbeLog, Throttles
+from proxyd.core.politeness.host_budgets import ProbeLog, Throttles
 from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.state import SourceState

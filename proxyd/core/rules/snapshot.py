@@ -17,7 +17,7 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.losses import MISSED_S, Losses
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import HostBudgets
+from proxyd.core.politeness.host_budgets import HostBudgets
 from proxyd.core.rates.siblings import BIN_S, concentrations, late_share, siblings_of, together
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes

@@ -361,8 +361,8 @@ _HOUR_S = 3600.0
 
 
 def _from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
-    from proxyd.config import load
-    from proxyd.store import read_past  # with settings, drivers are half of the start-up time
+    from proxyd.config.loading import load
+    from proxyd.store.seen_events import read_past  # with settings, drivers are half of the start-up time
 
     settings = load(options.config, database=options.from_database or None)
     name, kept_s = settings.database, settings.retention

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from proxyd.base.ports import Clock
     from proxyd.config.settings import Settings
-    from proxyd.net import Guard
+    from proxyd.net.guard import Guard
     from proxyd.tracing import Tracer
 
 

@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from proxyd.base.ports import Message
 from proxyd.core.errors import BlockedAddressError, DeliveryError
 from proxyd.core.language import channel_scheme
-from proxyd.net import Guard, GuardedConnections, guard_calls, retry_after_s
+from proxyd.net.guard import Guard, GuardedConnections, guard_calls
+from proxyd.net.http_values import retry_after_s
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.chat_texts import ChatForm
 from proxyd.notify.channels.message_forms import chat_rows

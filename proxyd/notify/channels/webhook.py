@@ -20,7 +20,8 @@ from yarl import URL
 from proxyd.core.errors import BlockedAddressError, DeliveryError
 from proxyd.core.model.delivery import WebhookForm
 from proxyd.core.texts.safe_text import one_line
-from proxyd.net import describe, read_some, refusal_in, retry_after_s
+from proxyd.net.guard import refusal_in
+from proxyd.net.http_values import describe, read_some, retry_after_s
 from proxyd.notify.channels.message_forms import event_type, webhook_body
 from proxyd.tracing import NO_TRACES
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from proxyd.base.ports import Clock, Message, ResolveSecret
     from proxyd.core.model.delivery import SecretRef
-    from proxyd.net import Guard
+    from proxyd.net.guard import Guard
     from proxyd.notify.channels import ChannelResources
     from proxyd.tracing import Tracer
 

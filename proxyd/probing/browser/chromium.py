@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
     from proxyd.core.model.profile import Rendering
-    from proxyd.net import Guard
+    from proxyd.net.guard import Guard
     from proxyd.probing.http.fetcher import Fetch, FetchRequest, FetchResponse, ProbeTrace
 
 

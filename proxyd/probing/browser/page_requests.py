@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxyd.core.errors import BlockedAddressError, FetchError
-from proxyd.net import read_url
+from proxyd.net.http_values import read_url
 from proxyd.probing.documents.probe_failures import DisallowedError, TooLargeError, TooManyRedirectsError
 from proxyd.probing.http.body_decoding import read_decoded
 from proxyd.probing.http.fetcher import KEEPS_METHOD, REDIRECTS, client_errors, is_addable, next_url, origin_of
@@ -24,7 +24,7 @@ from proxyd.probing.http.fetcher import KEEPS_METHOD, REDIRECTS, client_errors, 
 if TYPE_CHECKING:
     import aiohttp
 
-    from proxyd.net import Guard
+    from proxyd.net.guard import Guard
     from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 
 Cookies: TypeAlias = Callable[[str], Awaitable[str]]

@@ -16,7 +16,9 @@ from yarl import URL
 from proxyd.base.ports import always
 from proxyd.core.errors import FetchError, FetchTimeoutError, LeaseLostError
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
-from proxyd.net import certificate_of_refusal, describe, fresh_for_s, read_url, refusal_in, retry_after_s
+from proxyd.net.guard import refusal_in
+from proxyd.net.http_values import describe, fresh_for_s, read_url, retry_after_s
+from proxyd.net.session import certificate_of_refusal
 from proxyd.probing.documents.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
 from proxyd.tracing import NO_TRACES, Tracer
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
     from proxyd.base.ports import Clock, MaySend
     from proxyd.core.model.outcome import Picture
-    from proxyd.net import Guard, HostTokens, Turn
+    from proxyd.net.guard import Guard
+    from proxyd.net.host_turns import HostTokens, Turn
 
 ACCEPT = (
     "application/atom+xml, application/rss+xml, application/rdf+xml;q=0.9, "

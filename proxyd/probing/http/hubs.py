@@ -9,12 +9,14 @@ import aiohttp
 from yarl import URL
 
 from proxyd.core.errors import FetchError, FetchTimeoutError
-from proxyd.net import describe, read_url, refusal_in
+from proxyd.net.guard import refusal_in
+from proxyd.net.http_values import describe, read_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxyd.net import Guard, HostTokens
+    from proxyd.net.guard import Guard
+    from proxyd.net.host_turns import HostTokens
 
 _REDIRECTS = frozenset({307, 308})
 _MOST_REDIRECTS = 3

@@ -10,7 +10,9 @@ from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.profile import PageClass
-from proxyd.probing import ParsedDocument, ParsedFeed, ParsedPage, parse_document
+from proxyd.probing.document_parser import ParsedDocument, parse_document
+from proxyd.probing.feeds.feed_items import ParsedFeed
+from proxyd.probing.pages.page_values import ParsedPage
 
 URL = "https://example.org/blog/feed"
 _TIMES = {"channel.item.pubdate", "channel.item.updated"}

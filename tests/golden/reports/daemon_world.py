@@ -21,14 +21,19 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 
 from proxyd.app.wiring import Built, Resources, build
-from proxyd.config import SecretStore, Settings, load
+from proxyd.config.loading import SecretStore, load
+from proxyd.config.settings import Settings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import PushParts
-from proxyd.net import Guard, HostTokens, make_session
-from proxyd.notify import ChannelResources, make_channels
+from proxyd.net.guard import Guard
+from proxyd.net.host_turns import HostTokens
+from proxyd.net.session import make_session
+from proxyd.notify.channels import ChannelResources
+from proxyd.notify.channels.channel_routing import make_channels
 from proxyd.notify.channels.message_forms import chat_text
-from proxyd.probing import Fetcher, HttpProber, LocalTransport
-from proxyd.store import open_store
+from proxyd.probing.http.fetcher import Fetcher
+from proxyd.probing.prober import HttpProber, LocalTransport
+from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
 from tests.databases import migrated_file
 from tests.fakes import FakeClock, settle

@@ -22,7 +22,7 @@ from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.week_plan import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.explanation import Explainer
-from proxyd.net import HostTokens
+from proxyd.net.host_turns import HostTokens
 from tests.fakes import FakeClock, no_queries
 from tests.fleets import decider, declaration, rule, source
 from tests.servers import free_port

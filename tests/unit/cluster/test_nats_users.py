@@ -12,7 +12,7 @@ import pytest
 
 from proxyd.cli.main import main
 from proxyd.cluster.nats_users import USERS, server_config
-from proxyd.config import load
+from proxyd.config.loading import load
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.cluster.machine import address_of_listener
-from proxyd.config import Settings
+from proxyd.config.settings import Settings
 
 HERE, THERE = "postgresql+asyncpg://me:pa#s/s?[@127.0.0.1/x", "postgresql+asyncpg://me@192.0.2.1:6432/x"
 

@@ -7,7 +7,7 @@ import asyncio
 from proxyd.base.metrics import Metrics
 from proxyd.core.model.chronon import Budget
 from proxyd.core.model.schedule import Constraint
-from proxyd.probing import LocalTransport
+from proxyd.probing.prober import LocalTransport
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source
 

@@ -16,7 +16,7 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.rules.decider import Decider
-from proxyd.probing import LocalTransport
+from proxyd.probing.prober import LocalTransport
 from tests.fakes import FakeClock
 from tests.fleets import RecordingMemory, decider, declaration, probe_loop, rule, source, unchanged
 

@@ -22,7 +22,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.daemon.delivery_queries import DistantNotifier
-from proxyd.probing import LocalTransport
+from proxyd.probing.prober import LocalTransport
 from proxyd.store.databases.shards import FIRST_SHARD
 from tests.fakes import FakeClock, settle
 from tests.fleets import (

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from proxyd.base.metrics import Metrics
-from proxyd.probing import LocalTransport
+from proxyd.probing.prober import LocalTransport
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxyd.config import Supervision, supervision
+from proxyd.config.loading import Supervision, supervision
 from proxyd.core.errors import StoreError
 from proxyd.daemon import Supervisor
 from tests.fakes import FakeClock, settle

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxyd.cli.main import make_parser
-from proxyd.config import load
+from proxyd.config.loading import load
 from tests.deployment import DEPLOY, named_settings, unknown_settings
 
 UNIT, UNIT_OF_A_ROLE = DEPLOY / "systemd" / "proxyd.service", DEPLOY / "systemd" / "proxyd@.service"

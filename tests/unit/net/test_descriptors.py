@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from proxyd.net import raise_open_files
+from proxyd.net.session import raise_open_files
 
 
 class Limits:

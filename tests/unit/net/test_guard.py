@@ -9,7 +9,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from proxyd.core.errors import BlockedAddressError
-from proxyd.net import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
+from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
 
 REFUSED = [
     ("0.0.0.0", "unspecified"),

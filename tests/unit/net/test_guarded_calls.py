@@ -8,8 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxyd.net import Guard, GuardedConnections, guard_calls
-from proxyd.net.guard import RefusedConnectionError, _judge
+from proxyd.net.guard import Guard, GuardedConnections, RefusedConnectionError, _judge, guard_calls
 
 PUBLIC, PRIVATE = ("93.184.216.34", 443), ("10.0.0.1", 443)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.net import HostTokens
+from proxyd.net.host_turns import HostTokens
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
 

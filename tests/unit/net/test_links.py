@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.net import absolute, read_links
-from proxyd.net.http_values import http_date_s
+from proxyd.net.http_values import absolute, http_date_s, read_links
 
 BASE = "https://a.example/x/feed"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.config import load
+from proxyd.config.loading import load
 from proxyd.core.errors import ConfigError
 
 URL = "http://me:hunter2@proxy.example:3128"

@@ -9,7 +9,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from proxyd.core.texts.safe_text import one_line
-from proxyd.net import describe, http_date_s, retry_after_s
+from proxyd.net.http_values import describe, http_date_s, retry_after_s
 
 NOW_S = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 

@@ -9,8 +9,7 @@ from proxyd.base.ports import Message
 from proxyd.core.errors import LeaseLostError
 from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS
 from proxyd.core.model.delivery import DELIVERIES
-from proxyd.notify import LeasedChannel
-from proxyd.notify.channels.channel_routing import OPENERS
+from proxyd.notify.channels.channel_routing import OPENERS, LeasedChannel
 
 
 def test_every_kind_of_delivery_is_described_and_has_a_channel() -> None:

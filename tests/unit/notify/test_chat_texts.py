@@ -12,7 +12,7 @@ import pytest
 
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
-from proxyd.net import Guard
+from proxyd.net.guard import Guard
 from proxyd.notify.channels.apprise_channel import AppriseChannel, ChannelAddresses
 from proxyd.notify.channels.chat_texts import MOST_MESSAGES, ChatForm
 

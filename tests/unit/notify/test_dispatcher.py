@@ -15,9 +15,9 @@ from proxyd.base.ports import Channel, Claimed, DueDelivery, Gathered, Message
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import Picture
-from proxyd.core.politeness import EndpointLimits
-from proxyd.notify import Dispatcher, DispatcherSettings
+from proxyd.core.politeness.endpoints import EndpointLimits
 from proxyd.notify.channels.webhook import EndpointGoneError
+from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from tests.fakes import FakeClock, settle
 
 T0 = 1000.0

@@ -13,7 +13,7 @@ from yarl import URL
 
 from proxyd.base.ports import Gathered, Message
 from proxyd.core.model.outcome import Picture
-from proxyd.net import Guard
+from proxyd.net.guard import Guard
 from proxyd.notify.channels.mail import compose
 from proxyd.notify.channels.message_forms import cloudevent, digest, payload, plain_text, sent_text, subject
 from proxyd.notify.channels.webhook import WebhookChannel

@@ -13,7 +13,7 @@ import numpy as np
 from proxyd.base.ports import Message, UnconfirmedWebhook, WebhookState
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
-from proxyd.notify import Pings
+from proxyd.notify.pings import Pings
 from tests.fakes import FakeClock, settle
 
 T0 = 1_000_000_000.0

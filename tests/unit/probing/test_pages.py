@@ -9,11 +9,12 @@ from proxyd.base.worker_pool import wait_for_result
 from proxyd.core.errors import ProxydError
 from proxyd.core.model.item import LONGEST_FIELD, Item
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.probing import ParsedFeed, ParsedPage, parse_document, parse_page
-from proxyd.probing.document_parser import LONGEST_PAGE
+from proxyd.probing.document_parser import LONGEST_PAGE, parse_document, parse_page
 from proxyd.probing.documents.document_texts import LONGEST_ID, MOST_ITEMS
 from proxyd.probing.documents.probe_failures import NotAFeedError, SelectorError, UnreadableDocumentError
+from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.sitemaps import parse_sitemap
+from proxyd.probing.pages.page_values import ParsedPage
 
 URL = "https://example.org/"
 FEED = b"<rss version='2.0'><channel><item><guid>1</guid></item></channel></rss>"

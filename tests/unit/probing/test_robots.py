@@ -11,10 +11,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from proxyd.core.errors import BlockedAddressError, FetchError, FetchTimeoutError, ProbeError
-from proxyd.net import fresh_for_s
-from proxyd.probing import FetchLimits, FetchRequest, FetchResponse, ProbeTrace, Robots, robots_limits
+from proxyd.net.http_values import fresh_for_s
 from proxyd.probing.documents.probe_failures import DisallowedError, QueueTimeoutError, TooManyRedirectsError
-from proxyd.probing.http.robots import read_robots
+from proxyd.probing.http.fetcher import FetchLimits, FetchRequest, FetchResponse, ProbeTrace
+from proxyd.probing.http.robots import Robots, read_robots, robots_limits
 from tests.fakes import FakeClock, settle
 
 HOUR_S, DAY_S = 3600.0, 86_400.0

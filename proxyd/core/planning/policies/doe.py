@@ -15,7 +15,7 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.one_source import optimal_cycle
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest, SeenSource
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 
 _WHOLE = 1e-6
 

@@ -13,7 +13,7 @@ from proxyd.core.model.profile import PolicyChoice
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
-from proxyd.core.politeness import ProbeLog
+from proxyd.core.politeness.host_budgets import ProbeLog
 
 
 @dataclass(frozen=True, slots=True)

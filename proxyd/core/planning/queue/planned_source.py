@@ -11,7 +11,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.politeness import HostBudgets, ProbeLog, ScopeBlocks
+from proxyd.core.politeness.host_budgets import HostBudgets, ProbeLog, ScopeBlocks
 
 _NEVER: Mapping[Constraint, int] = {}  # shared by all that were never held back
 _KNOWN_ITEMS = 4.0  # four of five rates are then within a factor of two

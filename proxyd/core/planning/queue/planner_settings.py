@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from proxyd.core.model.chronon import DEFAULT_TARGET, Budget, Chronon, ChrononGrid, Target
 from proxyd.core.planning.kernels.losses import MISSED_S
-from proxyd.core.politeness import PolitenessBudget
+from proxyd.core.politeness.host_budgets import PolitenessBudget
 
 DEFAULT_PRICE_ITEM_S = 360.0
 """The price by which sources are due before the first plan of a budget that is spent."""

@@ -10,7 +10,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import PolitenessBudget
+from proxyd.core.politeness.host_budgets import PolitenessBudget
 from proxyd.core.rates.rate_blend import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, reading_of

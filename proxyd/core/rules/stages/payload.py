@@ -17,7 +17,7 @@ from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
-from proxyd.core.politeness import Outage
+from proxyd.core.politeness.faults import Outage
 from proxyd.core.rules.known.context import History
 from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.core.rules.known.state import JointInterval, Notification, Obtained, StoredEvent

@@ -11,7 +11,7 @@ import numpy as np
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
-from proxyd.core.politeness import BackOff, back_off, fresh_until_s
+from proxyd.core.politeness.host_budgets import BackOff, back_off, fresh_until_s
 from proxyd.core.rates.model_fit import ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rules.known.compiled import MOVED_AFTER

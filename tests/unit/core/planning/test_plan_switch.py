@@ -17,7 +17,7 @@ from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.paced import UniformDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
 
 SOURCES = 3 * PART + 7

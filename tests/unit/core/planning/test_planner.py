@@ -18,7 +18,7 @@ from proxyd.core.planning.policies.paced import PacedDemand
 from proxyd.core.planning.policies.rule_demand import RuleDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 
 HALF_HOUR_S = 1800.0
 RATE_PER_S = 1 / 3600

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.politeness import Connectivity, Outage
+from proxyd.core.politeness.faults import Connectivity, Outage
 
 
 def test_three_silent_hosts_are_an_outage_until_any_answers() -> None:

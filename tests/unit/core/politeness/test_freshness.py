@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.politeness import fresh_until_s
-from proxyd.net import fresh_for_s
+from proxyd.core.politeness.host_budgets import fresh_until_s
+from proxyd.net.http_values import fresh_for_s
 
 DATE = {"Date": "Sun, 06 Nov 1994 08:49:37 GMT"}
 

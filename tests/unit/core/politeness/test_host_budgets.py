@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.politeness import HostBudgets, HostTally, PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import HostBudgets, HostTally, PolitenessBudget, ProbeLog
 
 HOST = "example.org"
 

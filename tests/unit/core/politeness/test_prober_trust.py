@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.model.outcome import OutcomeKind
-from proxyd.core.politeness import ProberTrust
-from proxyd.core.politeness.faults import FEWEST, MOST_REST_S, PROBATION, REST_S
+from proxyd.core.politeness.faults import FEWEST, MOST_REST_S, PROBATION, REST_S, ProberTrust
 
 FAILS, ANSWERS = OutcomeKind.BLOCKED, OutcomeKind.NOT_MODIFIED
 

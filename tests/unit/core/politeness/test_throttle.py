@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.politeness import HostThrottle, throttle_host
+from proxyd.core.politeness.host_budgets import HostThrottle, throttle_host
 
 RNG = np.random.default_rng(2)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.politeness import BackOff, PolitenessBudget, ProbeLog, back_off, wait_after_attempt_s
-from proxyd.core.politeness.endpoints import LADDER_S
+from proxyd.core.politeness.endpoints import LADDER_S, wait_after_attempt_s
+from proxyd.core.politeness.host_budgets import BackOff, PolitenessBudget, ProbeLog, back_off
 
 RNG = np.random.default_rng(3)
 FAILURES = [kind for kind in OutcomeKind if not kind.is_success]

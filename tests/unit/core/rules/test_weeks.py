@@ -19,7 +19,7 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.lab.traces import MONDAY_S, STEADY, Week, model_trace
-from proxyd.store import open_store
+from proxyd.store.backups import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 SOURCES, WEEKS, PER_WEEK = 40, 6, 10.0

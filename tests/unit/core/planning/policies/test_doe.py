@@ -22,7 +22,7 @@ from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.doe import DoeDemand, doe_slots
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
 

@@ -18,7 +18,7 @@ from proxyd.core.planning.policies.rule_demand import FiringPattern, RuleDemand
 from proxyd.core.planning.queue.candidates import Candidates
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 
 NOW = 40_000
 KINDS = ("detection", "counted", "golden", "doe")

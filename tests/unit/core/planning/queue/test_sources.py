@@ -7,7 +7,7 @@ from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.queue.planned_source import PlannedSource, ProbeLimits, SourceRecord
 from proxyd.core.planning.queue.probe_slots import SlotAllocator
 from proxyd.core.planning.queue.source_queues import _WakeQueue
-from proxyd.core.politeness import HostBudgets, PolitenessBudget, ProbeLog, ScopeBlocks
+from proxyd.core.politeness.host_budgets import HostBudgets, PolitenessBudget, ProbeLog, ScopeBlocks
 
 
 def source_of(name: str = "a") -> PlannedSource:

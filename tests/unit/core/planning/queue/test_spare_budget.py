@@ -22,7 +22,7 @@ from proxyd.core.planning.queue.candidates import Candidates
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.source_queues import SourceQueues
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 
 SETTINGS = PlannerSettings(ChrononGrid(1.0), Budget(4.0), price_item_s=1e9, spend=True, host_spacing_s=0.0)
 POLICIES = ("AUTO", "UNIFORM", "GOLDEN", "AUTO and UNIFORM")

@@ -17,7 +17,7 @@ from proxyd.core.planning.policies.doe import DoeDemand
 from proxyd.core.planning.policies.paced import PacedDemand, UniformDemand
 from proxyd.core.planning.policies.rule_demand import RuleDemand
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.core.politeness import PolitenessBudget
+from proxyd.core.politeness.host_budgets import PolitenessBudget
 from proxyd.core.rules.decider import Decider
 from tests.fleets import decider, declaration, rule, source
 

@@ -18,7 +18,7 @@ from proxyd.core.rules.stages.observation import Observation
 from proxyd.core.rules.stages.payload import ProbeFacts
 from proxyd.core.rules.stages.rule_tasks import RuleTask, advance
 from proxyd.core.rules.stages.source_state import Calibration, Gap, predict
-from proxyd.store import open_store
+from proxyd.store.backups import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 from tests.observations import observed
 from tests.rehearsal import Origins, plan

@@ -16,7 +16,7 @@ from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
 from proxyd.core.rates.rate_blend import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.core.rates.siblings import BIN_S
 from proxyd.core.rates.week_bins import MONDAY_S, Cycle

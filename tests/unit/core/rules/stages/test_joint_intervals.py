@@ -20,8 +20,8 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.stages import captures
-from proxyd.probing import LocalTransport
-from proxyd.store import open_store
+from proxyd.probing.prober import LocalTransport
+from proxyd.store.backups import open_store
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, PoissonOrigin, changed, item, probe_loop, stream_recall, unchanged
 
