@@ -264,7 +264,7 @@ def nats_server(listens: str = "127.0.0.1", password: str = "", *, config: Path 
     server = NatsServer(free_port(), listens, password)
     if config is not None:
         at = Server("127.0.0.1", server.port)
-        for name, text in files_of([at], lambda: secrets.token_hex(8), is_encrypted=False).items():
+        for name, text in files_of([at], ["127.0.0.1"], lambda: secrets.token_hex(8), is_encrypted=False).items():
             (config / name).write_text(re.sub("(?m)^http: .*$", "", text), encoding="utf-8")
         server.config = config / CONFIG
     server.start()

@@ -209,7 +209,7 @@ def drop_token(options: argparse.Namespace) -> int:
     return print_answer(options, answer, [f"token {options.name} is revoked"])
 
 
-CLUSTER = Verb("cluster", "prepare a cluster of several machines", ["proxyd cluster init nats --server nats.example"])
+CLUSTER = Verb("cluster", "prepare a cluster of several machines", ["proxyd cluster init nats --server 127.0.0.1"])
 
 
 def _servers(text: str) -> Sequence[Server]:
@@ -221,11 +221,20 @@ def _servers(text: str) -> Sequence[Server]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _listeners(text: str) -> Sequence[str]:
+    from proxyd.cluster.nats_users import read_listeners
+
+    try:
+        return read_listeners(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 @verb(
     "cluster init",
-    "proxyd cluster init nats --server nats.example",
-    "proxyd cluster init nats --server nats.example:4222 --tls",
-    "proxyd cluster init nats --server one.example,two.example,three.example",
+    "proxyd cluster init nats --server 127.0.0.1",
+    "proxyd cluster init nats --server nats.example:4222 --listen 10.0.0.1 --tls",
+    "proxyd cluster init nats --server one.example,two.example,three.example --listen 10.0.0.1,10.0.0.2,10.0.0.3",
     takes=[
         argument("folder", "folder to write the files into", type=Path, metavar="DIR"),
         argument(
@@ -234,6 +243,13 @@ def _servers(text: str) -> Sequence[Server]:
             type=_servers,
             required=True,
             metavar="HOST[:PORT]",
+        ),
+        argument(
+            "--listen",
+            "IP address that the server listens on (default: 127.0.0.1); several servers have one each, or one for all",
+            type=_listeners,
+            default="127.0.0.1",
+            metavar="ADDRESS",
         ),
         flag("--tls", "let the servers encrypt; put the certificate of each next to its configuration"),
     ],
@@ -245,7 +261,10 @@ def init(options: argparse.Namespace) -> int:
     from proxyd.cluster.nats_users import PASSWORDS, USERS, config_names, files_of
 
     servers: Sequence[Server] = options.server
-    _write(options.folder, files_of(servers, lambda: secrets.token_hex(24), is_encrypted=options.tls))
+    listeners: Sequence[str] = options.listen
+    if len(listeners) not in {1, len(servers)}:
+        raise ConfigError([f"--listen names {len(listeners)} addresses for {len(servers)} servers: one each, or one"])
+    _write(options.folder, files_of(servers, listeners, lambda: secrets.token_hex(24), is_encrypted=options.tls))
     several = len(servers) > 1
     if several:
         print(f"copy to each server its configuration and {options.folder / PASSWORDS}, into one folder")
@@ -255,6 +274,8 @@ def init(options: argparse.Namespace) -> int:
             print(f"put the certificate of {server.host} {where}: nats-cert.pem, nats-key.pem")
         start = f"start on {server.host}" if several else "start the server"
         print(f"{start}: nats-server --config {options.folder / name}")
+    if listeners == ("127.0.0.1",):
+        print("only programs on its own machine reach a server; others do with --listen ADDRESS")
     print(f"each machine needs one file, that of its role ({', '.join(USERS)}):")
     print(f"PROXYD_NATS_FILE={options.folder / 'nats_url_ROLE'} proxyd serve --role ROLE")
     return 0

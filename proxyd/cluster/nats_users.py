@@ -1,17 +1,23 @@
-"""The users of NATS servers: one for each role, with its rights alone, and the addresses with their passwords."""
+"""The users of NATS servers: one for each role, with its rights alone, and the addresses with their passwords.
+
+Servers hold hashes of the passwords; the addresses, one for each machine's role, hold the passwords themselves.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from proxyd.cluster.messages import rights_of
+from proxyd.core.errors import ConfigError
 
 USERS = ("all", "planner", "prober", "notifier")
 CONFIG, PASSWORDS = "nats.conf", "nats_passwords"
 _PORT, _HTTP_PORT, _CLUSTER_PORT = 4222, 8222, 6222
 _SERVER = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>\d{1,5}))?")
+_ROUNDS = 10  # 60 ms for each connection that is opened; the passwords are too long to be guessed anyway
 _TLS = """tls {
   cert_file: "nats-cert.pem"
   key_file: "nats-key.pem"
@@ -52,35 +58,39 @@ def _read_server(text: str) -> Server:
     return Server(match["host"].lower(), port)
 
 
+def read_listeners(text: str) -> Sequence[str]:
+    """Return the IP addresses of a text, which commas separate; raise ``ValueError`` if one is none.
+
+    >>> read_listeners("10.0.0.1,[fd00::1]")
+    ('10.0.0.1', 'fd00::1')
+    """
+    return tuple(str(ip_address(each.strip().removeprefix("[").removesuffix("]"))) for each in text.split(","))
+
+
 def config_names(servers: Sequence[Server]) -> Sequence[str]:
     """Return the name of the configuration of each server."""
     return [CONFIG] if len(servers) == 1 else [f"nats-{number}.conf" for number, _ in enumerate(servers, start=1)]
 
 
-def server_config(
-    *,
-    name: str = "nats",
-    port: int = _PORT,
-    http_port: int = _HTTP_PORT,
-    cluster: str = "",
-    passwords: str = PASSWORDS,
-    is_encrypted: bool = False,
-) -> str:
-    """Return the configuration of a server; ``passwords`` is the path of the file that holds those of the users."""
+def _server_config(server: Server, listens: str, http_port: int, *, name: str, cluster: str, is_encrypted: bool) -> str:
     users = "\n".join(_user(role) for role in USERS)
     return f"""# {"One server of a cluster" if cluster else "One server"}. Nothing is stored.
 server_name: {name}
-port: {port}
+listen: "{_at(listens, server.port)}"
 http: "127.0.0.1:{http_port}"
 {_TLS if is_encrypted else ""}{cluster}
 # each user may do what its role does, and nothing else
-include "{passwords}"
+include "{PASSWORDS}"  # their hashes
 authorization {{
   users: [
 {users}
   ]
 }}
 """
+
+
+def _at(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _user(role: str) -> str:
@@ -99,52 +109,72 @@ def _list_text(subjects: Sequence[str]) -> str:
     return "[" + ", ".join(f'"{each}"' for each in subjects) + "]"
 
 
-def files_of(servers: Sequence[Server], password: Callable[[], str], *, is_encrypted: bool) -> Mapping[str, str]:
-    """Return the files of servers by name: the configuration of each, and those with the passwords of all.
+def files_of(
+    servers: Sequence[Server], listeners: Sequence[str], password: Callable[[], str], *, is_encrypted: bool
+) -> Mapping[str, str]:
+    """Return the files of servers by name: the configuration of each, hashes of all passwords, and the addresses.
 
-    Several servers make a cluster. ``nats_url_<role>`` is what the setting ``nats`` is for machines of a role.
+    Several servers make a cluster; ``listeners`` are their own addresses, or one for all. ``nats_url_<role>`` is what
+    the setting ``nats`` is for machines of a role.
     """
     secrets = {role: password() for role in USERS}
     scheme = "tls" if is_encrypted else "nats"
-    passwords = "".join(f'proxyd_{role}: "{secret}"\n' for role, secret in secrets.items())
-    urls = {
-        f"nats_url_{role}": ",".join(f"{scheme}://{role}:{secret}@{server}" for server in servers)
-        for role, secret in secrets.items()
+    return {
+        **_configs(servers, listeners, password, is_encrypted=is_encrypted),
+        PASSWORDS: "".join(f'proxyd_{role}: "{_hash_of(secret)}"\n' for role, secret in secrets.items()),
+        **{
+            f"nats_url_{role}": ",".join(f"{scheme}://{role}:{secret}@{server}" for server in servers)
+            for role, secret in secrets.items()
+        },
     }
-    if len(servers) == 1:
-        return {CONFIG: server_config(port=servers[0].port, is_encrypted=is_encrypted), PASSWORDS: passwords, **urls}
-    configs = _configs(servers, password(), is_encrypted=is_encrypted)
-    return {**configs, PASSWORDS: passwords, **urls}
 
 
-def _configs(servers: Sequence[Server], route_password: str, *, is_encrypted: bool) -> Mapping[str, str]:
-    """Return the configurations of the servers of a cluster; those on one host get ports of their own."""
-    names = config_names(servers)
+def _hash_of(secret: str) -> str:
+    try:
+        import bcrypt
+    except ModuleNotFoundError as error:  # the optional dependency is not installed
+        hint = f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"
+        raise ConfigError([hint]) from error
+    return bcrypt.hashpw(secret.encode(), bcrypt.gensalt(_ROUNDS, prefix=b"2a")).decode()  # old servers know 2a only
+
+
+def _configs(
+    servers: Sequence[Server], listeners: Sequence[str], password: Callable[[], str], *, is_encrypted: bool
+) -> Mapping[str, str]:
+    """Return the configurations of servers; those on one host get ports of their own."""
+    names, own = config_names(servers), [listeners[number % len(listeners)] for number in range(len(servers))]
     before = [[each.host for each in servers[:number]].count(server.host) for number, server in enumerate(servers)]
     links = [f"{server.host}:{_CLUSTER_PORT + count}" for server, count in zip(servers, before, strict=True)]
+    route_password = password()
     return {
-        names[number]: server_config(
-            name=names[number].removesuffix(".conf"),
-            port=server.port,
-            http_port=_HTTP_PORT + before[number],
-            cluster=_cluster(links, number, route_password, is_encrypted=is_encrypted),
+        name: _server_config(
+            server,
+            listens,
+            _HTTP_PORT + count,
+            name=name.removesuffix(".conf"),
+            cluster=""
+            if len(servers) == 1
+            else _cluster(
+                _at(listens, _CLUSTER_PORT + count),
+                [each for each in links if each != link],
+                route_password,
+                is_encrypted=is_encrypted,
+            ),
             is_encrypted=is_encrypted,
         )
-        for number, server in enumerate(servers)
+        for name, server, listens, count, link in zip(names, servers, own, before, links, strict=True)
     }
 
 
-def _cluster(links: Sequence[str], own: int, password: str, *, is_encrypted: bool) -> str:
-    """Return what makes a server one of a cluster, with routes to all servers but its own."""
+def _cluster(listen: str, links: Sequence[str], password: str, *, is_encrypted: bool) -> str:
+    """Return what makes a server one of a cluster. Its password is plain because each server sends it to the others."""
     scheme, user = "tls" if is_encrypted else "nats", "route"
-    routes = "\n".join(
-        f'    "{scheme}://{user}:{password}@{link}"' for number, link in enumerate(links) if number != own
-    )
+    routes = "\n".join(f'    "{scheme}://{user}:{password}@{link}"' for link in links)
     tls = "".join(f"  {line}\n" for line in _TLS.splitlines()) if is_encrypted else ""
     return f"""
 cluster {{
   name: proxyd
-  listen: "0.0.0.0:{links[own].rpartition(":")[2]}"
+  listen: "{listen}"
 {tls}  authorization {{
     user: {user}
     password: "{password}"

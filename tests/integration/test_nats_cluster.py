@@ -273,7 +273,7 @@ async def test_each_user_of_a_server_may_do_what_its_role_does_and_nothing_else(
 async def test_servers_that_are_prepared_together_are_one_cluster(tmp_path: Path) -> None:
     servers = [Server("127.0.0.1", free_port()) for _ in range(3)]
     links = {f":{6222 + number}": f":{free_port()}" for number, _ in enumerate(servers)}  # between servers
-    files = files_of(servers, lambda: token_hex(8), is_encrypted=False)
+    files = files_of(servers, ["127.0.0.1"], lambda: token_hex(8), is_encrypted=False)
     for name, text in files.items():
         stores = text.replace("\nhttp: ", f'\njetstream: {{store_dir: "{tmp_path / name}-js"}}\n# http: ')
         (tmp_path / name).write_text(re.sub("|".join(links), lambda port: links[port[0]], stores), encoding="utf-8")

@@ -1,25 +1,28 @@
-"""The users of a NATS server: what ``cluster init`` writes is what is shipped, and never written over."""
+"""The users of a NATS server: where it listens, what ``cluster init`` writes, and never writes over."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import bcrypt
 import pytest
 
 from proxyd.cli.main import main
-from proxyd.cluster.nats_users import USERS, server_config
+from proxyd.cluster.nats_users import USERS
 from proxyd.config.loading import load
+from tests.servers import free_port, wait_for_port
 
-ROOT = Path(__file__).parents[3]
 
-
-def test_the_shipped_configuration_is_the_one_that_is_made() -> None:
-    shipped = (ROOT / "deploy/nats/nats.conf").read_text(encoding="utf-8")
-    assert shipped == server_config(passwords="../../run/secrets/nats_passwords")
+def hash_of(role: str, passwords: str) -> bytes:
+    """Return the hash of a role's password, as a server of any age reads it."""
+    (found,) = re.findall(rf'^proxyd_{role}: "(\$2a\$.*)"$', passwords, re.MULTILINE)
+    return str(found).encode()
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
@@ -37,12 +40,14 @@ def test_each_role_has_a_user_whose_password_fits(
         assert (url.scheme, url.username, url.hostname, url.port) == (
             "tls" if is_encrypted else "nats", role, "nats.example", 4222
         )  # fmt: skip
-        assert f'proxyd_{role}: "{url.password}"' in made["nats_passwords"].splitlines()
+        assert bcrypt.checkpw(str(url.password).encode(), hash_of(role, made["nats_passwords"]))
         passwords.add(url.password)
     assert len(passwords) == len(USERS)
     assert ("nats-cert.pem" in made["nats.conf"]) is is_encrypted
     said = capsys.readouterr().out
-    assert not any(str(password) in said for password in passwords)
+    served = made["nats.conf"] + made["nats_passwords"]
+    assert not any(str(password) in said + served for password in passwords)
+    assert "only programs on its own machine reach a server" in said
     assert main(arguments) == 1
     assert "exists already: delete it, or name another folder" in capsys.readouterr().err
     assert made == {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
@@ -59,7 +64,7 @@ def test_each_role_has_a_user_whose_password_fits(
 def test_a_server_listens_at_the_port_of_its_address(tmp_path: Path, server: str, port: int, url: str) -> None:
     assert main(["cluster", "init", str(tmp_path), "--server", server]) == 0
     config = (tmp_path / "nats.conf").read_text(encoding="utf-8")
-    assert f"\nport: {port}\n" in config
+    assert f'\nlisten: "127.0.0.1:{port}"\n' in config
     assert "cluster" not in config
     assert (tmp_path / "nats_url_prober").read_text(encoding="utf-8").endswith(url)
 
@@ -89,7 +94,8 @@ def test_several_servers_make_a_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_encrypted: bool
 ) -> None:
     servers = "one.example,two.example:5222,two.example:5223"
-    arguments = ["cluster", "init", str(tmp_path), "--server", servers]
+    listeners = "10.0.0.1,10.0.0.2,[fd00::2]"
+    arguments = ["cluster", "init", str(tmp_path), "--server", servers, "--listen", listeners]
     assert main([*arguments, "--tls"] if is_encrypted else arguments) == 0
     made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     configs = [made[f"nats-{number}.conf"] for number in (1, 2, 3)]
@@ -97,8 +103,11 @@ def test_several_servers_make_a_cluster(
     assert [re.findall(r"^server_name: (.*)$", each, re.MULTILINE) for each in configs] == [
         ["nats-1"], ["nats-2"], ["nats-3"]
     ]  # fmt: skip
-    assert [re.findall(r"^port: (.*)$", each, re.MULTILINE) for each in configs] == [["4222"], ["5222"], ["5223"]]
-    assert [re.findall(r'listen: "0.0.0.0:(\d+)"', each) for each in configs] == [["6222"], ["6222"], ["6223"]]
+    assert [re.findall(r'listen: "(.*)"', each) for each in configs] == [
+        ["10.0.0.1:4222", "10.0.0.1:6222"],
+        ["10.0.0.2:5222", "10.0.0.2:6222"],
+        ["[fd00::2]:5223", "[fd00::2]:6223"],
+    ]
     assert len({"".join(re.findall(r"^http: .*$", each, re.MULTILINE)) for each in configs[1:]}) == 2
     routes = [re.findall(r'"(?:nats|tls)://route:\w+@(.*)"', each) for each in configs]
     links = ["one.example:6222", "two.example:6222", "two.example:6223"]
@@ -112,10 +121,41 @@ def test_several_servers_make_a_cluster(
             "one.example:4222", "two.example:5222", "two.example:5223"
         ]  # fmt: skip
         (secret,) = {each.password for each in urls}
-        assert f'proxyd_{role}: "{secret}"' in made["nats_passwords"].splitlines()
+        assert bcrypt.checkpw(str(secret).encode(), hash_of(role, made["nats_passwords"]))
     said = capsys.readouterr().out
     assert password not in said
+    assert "only programs" not in said
     assert f"start on one.example: nats-server --config {tmp_path / 'nats-1.conf'}" in said
+
+
+@pytest.mark.parametrize(
+    ("listeners", "said"),
+    [
+        ("nats.example", "'nats.example'"),
+        ("10.0.0.1:4222", "'10.0.0.1:4222'"),
+        ("10.0.0.1,10.0.0.2", "--listen names 2 addresses for 1 servers: one each, or one"),
+    ],
+)
+def test_an_address_to_listen_on_that_is_none_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], listeners: str, said: str
+) -> None:
+    with suppress(SystemExit):
+        assert main(["cluster", "init", str(tmp_path / "nats"), "--server", "a.example", "--listen", listeners]) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "nats").exists()
+
+
+@pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
+@pytest.mark.parametrize(("listens", "reached"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_server_listens_where_it_is_told(tmp_path: Path, listens: str, *, reached: bool) -> None:
+    port = free_port()
+    assert main(["cluster", "init", str(tmp_path), "--server", f"127.0.0.1:{port}", "--listen", listens]) == 0
+    command = ["nats-server", "--config", str(tmp_path / "nats.conf"), "-m", str(free_port())]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        wait_for_port(port, process)
+        with socket.socket() as other:  # another address of this machine
+            assert (other.connect_ex(("127.0.0.2", port)) == 0) is reached
+        process.kill()
 
 
 @pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -45,19 +47,24 @@ def test_the_version_is_this_one() -> None:
 def test_the_secrets_of_compose_are_made_and_fit_together(tmp_path: Path) -> None:
     (block,) = [block for block in SHELL if "deploy/secrets/postgres_password" in block.text]
     (tmp_path / "deploy").mkdir()
-    script = block.text.replace("docker compose up", "true docker compose up")
-    subprocess.run(["bash", "-eu"], input=script, cwd=tmp_path, text=True, check=True)
+    command = f" proxyd:{__version__} \\\n  cluster init /secrets/nats "
+    assert command in block.text
+    docker = f'docker() {{ [ "$1" = compose ] || {sys.executable} -m proxyd "${{@:8}}"; }}\n'  # what follows the image
+    script = docker + block.text.replace(command, command.replace("/secrets", "deploy/secrets"))
+    here = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(["bash", "-eu"], input=script, cwd=tmp_path, text=True, check=True, env=here)
     folder = tmp_path / "deploy/secrets"
-    made = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    paths = [path for path in folder.rglob("*") if path.is_file()]
     (compose,) = documents(ROOT / "docker-compose.yml")
-    assert {Path(secret["file"]).name for secret in compose["secrets"].values()} == set(made)
+    assert {tmp_path / secret["file"] for secret in compose["secrets"].values()} == set(paths)
     assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in paths} == {0o444}
+    made = {path.name: path.read_text(encoding="utf-8") for path in paths}
     database = urlsplit(made["database_url"])
     assert database.password == made["postgres_password"]
     assert database.hostname in compose["services"]
     for role in USERS:
         nats = urlsplit(made[f"nats_url_{role}"])
         assert nats.username == role
-        assert f'proxyd_{role}: "{nats.password}"' in made["nats_passwords"].splitlines()
         assert nats.hostname in compose["services"]
     assert database.username == compose["services"]["postgres"]["environment"]["POSTGRES_USER"]
