@@ -58,7 +58,7 @@ class Peer:
     secret: str = field(default="", repr=False)
 
 
-PEER_PATHS = ("/planners/sources", "/planners/probe", "/planners/plan", "/planners/advice", "/planners/turn")
+PEER_PATHS = tuple(f"/planners/{what}" for what in ("sources", "probe", "plan", "hosts", "advice", "turn"))
 _HERE = frozenset({"/healthz", "/readyz", "/metrics", "/static/{file}", *PEER_PATHS})
 _EXPLAINED = "/api/v1/explain/{name}"
 _NAMED = {"/api/v1/probe": "name", "/api/v1/moves": "source"}  # where the body of a POST names the source

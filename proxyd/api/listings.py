@@ -249,10 +249,17 @@ class _PlanListings:
         return [payloads.probe_to_come(each) for each in await self._plans.plan(limit=window.limit)]
 
     async def list_hosts(self, window: wire.ListWindow) -> wire.Page[wire.HostShown]:
-        """List the hosts that this planner asks, by name: how they answer, and when they may be asked again."""
-        found = await self._plans.hosts(after=read_cursor(window.cursor), limit=window.limit + 1)
+        """List the hosts by name: how they answer, and when they may be asked again."""
+        known = [*await self.own_hosts(window), *await self._peers.list_hosts(window)]
+        by_name = {each.host: each for each in sorted(known, key=lambda each: each.last)}  # who asked last has it now
+        found = [by_name[name] for name in sorted(by_name)]
         next_cursor = cursor_of(found[window.limit - 1].host) if len(found) > window.limit else None
-        return wire.Page[wire.HostShown](items=wire.HostShown.list_of(found[: window.limit]), next_cursor=next_cursor)
+        return wire.Page[wire.HostShown](items=found[: window.limit], next_cursor=next_cursor)
+
+    async def own_hosts(self, window: wire.ListWindow) -> list[wire.HostShown]:
+        """List the hosts that this planner asks, by name, and one more than the window holds."""
+        found = await self._plans.hosts(after=read_cursor(window.cursor), limit=window.limit + 1)
+        return wire.HostShown.list_of(found)
 
     async def list_probes(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ProbeMade]:
         """List the probes of a source in the last week, newest first, with their reasons and outcomes."""
@@ -368,3 +375,7 @@ class Listings:
     async def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         """List the coming probes of the sources that this planner plans, in order."""
         return await self.plans.own_plan(window)
+
+    async def list_hosts(self, window: wire.ListWindow) -> list[wire.HostShown]:
+        """List the hosts that this planner asks, by name, and one more than the window holds."""
+        return await self.plans.own_hosts(window)

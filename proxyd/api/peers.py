@@ -21,7 +21,7 @@ _ANSWER_S, _ADVICE_S, _TURN_S = 5.0, 60.0, 60.0
 _MOST_ASKED, _AGAIN_S = 100, 1.0  # times that a turn is asked for, and the pause between
 _MOST_BYTES = 64 << 20  # of an answer
 _MOST_NAMES = 1000
-_LISTED, _PROBE, _PLAN, _ADVICE, _TURN = PEER_PATHS
+_LISTED, _PROBE, _PLAN, _HOSTS, _ADVICE, _TURN = PEER_PATHS
 Each = TypeVar("Each", bound=wire.WireModel)
 log = structlog.get_logger("api")
 
@@ -67,6 +67,9 @@ class Peers(Protocol):
     async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
 
+    async def list_hosts(self, window: wire.ListWindow) -> Sequence[wire.HostShown]:
+        """Return the hosts that others ask, of each planner as many as the window holds and one more."""
+
     async def advice_of_others(self) -> Mapping[str, Advice | None]:
         """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
 
@@ -92,6 +95,10 @@ class _NoPeers:
         return ()
 
     async def list_plan(self, _window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+        """Return none."""
+        return ()
+
+    async def list_hosts(self, _window: wire.ListWindow) -> Sequence[wire.HostShown]:
         """Return none."""
         return ()
 
@@ -132,17 +139,18 @@ class AskedPeers:
 
     async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
-        others = self._planners.others()
-        asked = (self._answer(each, _PLAN, window, wire.Items[wire.ComingProbe]) for each in others)
-        found = await asyncio.gather(*asked)
-        return [each for part in found if part is not None for each in part.items]
+        found = await self._ask_others(_PLAN, window, wire.Items[wire.ComingProbe])
+        return [each for part in found.values() if part is not None for each in part.items]
+
+    async def list_hosts(self, window: wire.ListWindow) -> Sequence[wire.HostShown]:
+        """Return the hosts that others ask, of each planner as many as the window holds and one more."""
+        found = await self._ask_others(_HOSTS, window, wire.Items[wire.HostShown])
+        return [each for part in found.values() if part is not None for each in part.items]
 
     async def advice_of_others(self) -> Mapping[str, Advice | None]:
         """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
-        others = self._planners.others()
-        asked = (self._answer(each, _ADVICE, _Nothing(), _Advised, within_s=_ADVICE_S) for each in others)
-        found = zip(others, await asyncio.gather(*asked), strict=True)
-        return {planner.name: None if each is None else each.advice for planner, each in found}
+        found = await self._ask_others(_ADVICE, _Nothing(), _Advised, within_s=_ADVICE_S)
+        return {name: None if each is None else each.advice for name, each in found.items()}
 
     async def page_of_source(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
         """Return the page of a source from the planner that plans it; ``None`` if this one does."""
@@ -166,6 +174,13 @@ class AskedPeers:
             if answer is None or answer.given:
                 return
             await asyncio.sleep(_AGAIN_S)
+
+    async def _ask_others(
+        self, path: str, body: wire.WireModel, model: type[Each], *, within_s: float = _ANSWER_S
+    ) -> Mapping[str, Each | None]:
+        others = self._planners.others()
+        found = await asyncio.gather(*(self._answer(each, path, body, model, within_s=within_s) for each in others))
+        return {planner.name: each for planner, each in zip(others, found, strict=True)}
 
     async def _ask_planners(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
         having: dict[Peer, list[str]] = {}
@@ -227,6 +242,9 @@ class _PeerAnswers(Protocol):
     async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """List the coming probes in order."""
 
+    async def list_hosts(self, window: wire.ListWindow) -> Sequence[wire.HostShown]:
+        """List the hosts that this planner asks, by name, and one more than the window holds."""
+
     async def advice_of_others(self) -> Advice:
         """Return what other budgets would achieve."""
 
@@ -253,28 +271,35 @@ def add_answers(app: web.Application, planners: Planners, answers: _PeerAnswers,
         return json_response(wire.Items[wire.ProbeAsked](items=list(answers.have_probed(names))))
 
     async def plan(request: web.Request) -> web.Response:
-        window = await read_body(request, wire.PlanWindow)
-        return json_response(wire.Items[wire.ComingProbe](items=list(await answers.list_plan(window))))
+        coming = await answers.list_plan(await read_body(request, wire.PlanWindow))
+        return json_response(wire.Items[wire.ComingProbe](items=list(coming)))
+
+    async def hosts(request: web.Request) -> web.Response:
+        found = await answers.list_hosts(await read_body(request, wire.ListWindow))
+        return json_response(wire.Items[wire.HostShown](items=list(found)))
 
     async def advise(_request: web.Request) -> web.Response:
         return json_response(_Advised(advice=await answers.advice_of_others()))
 
     async def give_turn(request: web.Request) -> web.Response:
         wanted = await read_body(request, _Turn)
-        if turns is None:
-            return json_response(_Given(given=True))
-        if planners.planner_of_host(wanted.host) is not None:  # it may ask this one
-            return json_response(_Given(given=False))
-        try:
-            async with asyncio.timeout(_longest_s(wanted)):  # who asked may not wait any more
-                await turns.give(wanted.host, wanted.spacing_s)
-        except TimeoutError:
-            return json_response(_Given(given=False))
-        return json_response(_Given(given=True))
+        return json_response(_Given(given=turns is None or await _give_turn(wanted, planners, turns)))
 
-    handlers = list_sources, probe, plan, advise, give_turn
+    handlers = list_sources, probe, plan, hosts, advise, give_turn
     for path, handler in zip(PEER_PATHS, handlers, strict=True):
         app.router.add_post(path, _guard_handler(handler, planners))
+
+
+async def _give_turn(wanted: _Turn, planners: Planners, turns: Turns) -> bool:
+    """Wait until a request to a host may start; return False if it has to be asked for again."""
+    if planners.planner_of_host(wanted.host) is not None:  # it may ask this one
+        return False
+    try:
+        async with asyncio.timeout(_longest_s(wanted)):  # who asked may not wait any more
+            await turns.give(wanted.host, wanted.spacing_s)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _guard_handler(handler: Handler, planners: Planners) -> Handler:

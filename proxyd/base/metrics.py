@@ -58,7 +58,9 @@ class Metrics:
         )
         self.allowed = Counter("proxyd_budget_probes", "Probes the budget allowed so far.", registry=r)
         self.budget_used = Gauge(
-            "proxyd_budget_used_ratio", "Probes planned divided by probes allowed, in the last hour.", registry=r
+            "proxyd_budget_used_ratio",
+            "Probes planned and not dropped as a share of those allowed, in the last hour.",
+            registry=r,
         )
         self.plan_s = Gauge("proxyd_plan_duration_seconds", "How long the last plan of the week took.", registry=r)
         self.probe_price = Gauge(

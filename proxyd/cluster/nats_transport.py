@@ -390,10 +390,12 @@ class NatsTransport:
             sent.patient_until_s = self._now_s() + self._settings.patience_s
 
     def _hear_absent(self, received: Received) -> None:
-        """Take note that a prober is gone, which a batch did not reach."""
+        """Take note that a prober is gone, which a batch did not reach, or that it is aside."""
         sent = self._sent.get(received.last_word)
-        if sent is not None and received.is_unheard:
+        if received.is_unheard and sent is not None:
             self._lose(sent, Unmade.NOT_BEGUN)
+        elif received.is_unheard:
+            self._probers.leave(received.last_word)
 
     def _lose(self, sent: Sent, why: Unmade) -> None:
         """End a batch whose prober is silent or gone; it gets no more until it says hello, for which it is called."""
@@ -479,10 +481,10 @@ class NatsTransport:
         aside = self._aside.get(prober, "")
         return AnswerMessage(self._settings.term, now_s, self._settings.hold_s, echo_s, held, ended, aside)
 
-    async def _tell(self, prober_id: str, data: bytes, kind: str) -> None:
+    async def _tell(self, prober_id: str, data: bytes, kind: str, *, reply: str = "") -> None:
         """Tell a prober something that it does without, or asks for again, if it does not hear it."""
         with suppress(ClusterError):
-            await self._link.send(f"{work_of(prober_id)}.{kind}", data)
+            await self._link.send(f"{work_of(prober_id)}.{kind}", data, reply=reply)
 
     async def _watch(self) -> None:
         """Look again and again which batches are over, and which probers are to have no work."""
@@ -505,19 +507,22 @@ class NatsTransport:
             self._aside = {}
 
     def _note_aside(self, aside: Mapping[str, str]) -> None:
-        """Say which probers are put aside, also to them, and which have work again."""
-        before, self._aside = self._aside, aside
+        """Say which probers are put aside, also to them, and which have work again; one that has ended is neither."""
+        roster = self._probers.roster
+        before, self._aside = self._aside, {name: why for name, why in aside.items() if roster.ids(name)}
+        aside = self._aside
         for prober in aside.keys() - before.keys():
             said = "a prober is put aside: check its network, clock, version, secrets and settings"
             log.warning(said, prober=prober, why=aside[prober])
             self._metrics.prober_aside.labels(prober).set(1)
         for prober in before.keys() - aside.keys():
-            log.info("a prober may have work again", prober=prober)
+            if roster.ids(prober):
+                log.info("a prober may have work again", prober=prober)
             self._metrics.prober_aside.remove(prober)
-        for prober in aside.keys() ^ before.keys():
+        for prober in aside.keys() | before.keys():  # again and again: the server says which of them have ended
             data = ANSWERS.write(self._answer(prober, self._now_s()))
-            for prober_id in self._probers.roster.ids(prober):
-                self._start(self._tell(prober_id, data, "answer"), "aside")
+            for prober_id in roster.ids(prober):
+                self._start(self._tell(prober_id, data, "answer", reply=f"{ABSENT}.{prober_id}"), "aside")
 
     # -- reports
 

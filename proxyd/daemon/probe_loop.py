@@ -39,14 +39,14 @@ class _Due:
 
 
 class _BudgetUse:
-    """Planned probes as a share of allowed probes, over the last hour."""
+    """Planned probes that were not dropped, as a share of allowed probes, over the last hour."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[float, int, int]] = deque()
         self._planned = self._allowed = 0
 
     def add(self, now_s: float, planned: int, allowed: int) -> float:
-        """Count one chronon and return the share, or 0 if no probes were allowed."""
+        """Count probes, dropped ones as less than none, and return the share, or 0 if no probes were allowed."""
         self._entries.append((now_s, planned, allowed))
         self._planned += planned
         self._allowed += allowed
@@ -54,7 +54,7 @@ class _BudgetUse:
             _, old_planned, old_allowed = self._entries.popleft()
             self._planned -= old_planned
             self._allowed -= old_allowed
-        return self._planned / self._allowed if self._allowed else 0.0
+        return max(0.0, self._planned / self._allowed) if self._allowed else 0.0
 
 
 class _WaitingProbes:
@@ -203,8 +203,14 @@ class _ProbeChoice:
 
     def drop(self, planned: PlannedProbe) -> None:
         """Give a probe back that is not made."""
+        now_s = self._clock.time_s()
         self._metrics.dropped.inc()
-        self._planner.drop(planned, self._clock.time_s())
+        self._metrics.budget_used.set(self._used.add(now_s, -self._units(planned), 0))
+        self._planner.drop(planned, now_s)
+
+    def _units(self, planned: PlannedProbe) -> int:
+        source = self._planner.sources.get(planned.probe.source_id)
+        return 1 if source is None else source.probe_units
 
     def take_due(self, now_s: float) -> Iterator[PlannedProbe]:
         """Yield the probes that start now: a few, so that other tasks do not wait, and late ones as the budget allows.
@@ -215,15 +221,14 @@ class _ProbeChoice:
         for _ in range(_MOST_STARTED):
             if (planned := self.waiting.take_due(now_s)) is None:
                 return
-            at_s, source_id = self._planner.start(planned, now_s), planned.probe.source_id
+            at_s = self._planner.start(planned, now_s)
             if at_s >= self._decider.known.grid.start_s(planned.probe.chronon + 1):
                 self.drop(planned)
             elif at_s > now_s:
                 self.waiting.put(planned, at_s)
             else:
                 self._started += 1
-                source = self._planner.sources.get(source_id)
-                self.waiting.note_start(now_s, 1 if source is None else source.probe_units)
+                self.waiting.note_start(now_s, self._units(planned))
                 yield planned
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -18,6 +19,8 @@ from proxyd.api.peers import AskedPeers, add_answers
 from proxyd.api.problems import Handler
 from proxyd.api.web.sessions import Note, Session, read_notes, written_notes
 from proxyd.app.server import make_app
+from proxyd.core.model.outcome import OutcomeKind
+from proxyd.core.politeness.host_budgets import HostTally
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import Browser
 
@@ -104,6 +107,24 @@ async def test_the_plan_holds_the_probes_of_all_planners(world: World) -> None:
     assert theirs["s"] > 0
     both = await planned(world.browser.api.client)
     assert both == Counter({name: 2 * count for name, count in theirs.items()})
+
+
+async def test_the_hosts_are_those_of_all_planners(world: World) -> None:
+    api, headers = world.browser.api, await world.browser.api.token("read")
+    hosts = api.control.queries.plans._planner.limits.hosts  # both planners answer from these
+    hosts.tallies.update(
+        {host: HostTally(0.0, last_outcome=OutcomeKind.SAME_BODY) for host in ("a.example", "b.example")}
+    )
+
+    async def listed(cursor: str = "") -> dict[str, Any]:
+        async with api.client.get(f"/api/v1/hosts?limit=1{cursor}", headers=headers) as answer:
+            return dict(await answer.json())
+
+    first = await listed()
+    second = await listed(f"&cursor={first['next_cursor']}")
+    assert [each["host"] for each in (*first["items"], *second["items"])] == ["a.example", "b.example"]
+    assert second["next_cursor"] is None
+    assert world.asked.count("POST /planners/hosts") == 2
 
 
 async def test_the_budget_is_that_of_all_planners(world: World) -> None:

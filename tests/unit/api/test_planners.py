@@ -32,6 +32,11 @@ DECLARED = declaration(source("a"), rule("r"))
 EXPLAINED = Explainer.of(decider(DECLARED, now_s=1_000_000_000.0)).explain("a", 100_000_000)
 assert EXPLAINED is not None
 LISTED = explained.source(DECLARED, EXPLAINED)
+HOST = wire.HostShown(
+    host="a.example", requests=3, answers=1, throttles=1, failures=1, since="2026-01-01T00:00:00Z",
+    last="2026-01-01T00:00:01Z", last_outcome="timeout", last_status=None, spacing_s=5.0, free=None,
+    throttled_until=None,
+)  # fmt: skip
 ADVICE = Advice(
     0.5,
     0.25,
@@ -176,6 +181,9 @@ class Answers:
         coming = wire.ComingProbe(source="theirs", at=AT, reason="detection", rule="r", rate_per_day=1.0)
         return [coming] * window.limit
 
+    async def list_hosts(self, window: wire.ListWindow) -> list[wire.HostShown]:
+        return [HOST] * (window.limit + 1)
+
     async def advice_of_others(self) -> Advice:
         return ADVICE
 
@@ -197,6 +205,7 @@ async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
         assert [each.source for each in await peers.have_probed(["b", "x"])] == ["b"]
         assert await peers.list_sources(["x"]) == {}
         assert [each.source for each in await peers.list_plan(wire.PlanWindow(limit=3))] == ["theirs"] * 3
+        assert list(await peers.list_hosts(wire.ListWindow(limit=3))) == [HOST] * 4
         assert await peers.advice_of_others() == {"other:1": ADVICE}
 
 
@@ -336,6 +345,7 @@ async def test_who_does_not_know_the_secret_is_told_nothing(secret: str) -> None
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, secret)))
         assert (await peers.list_sources(["a"]), await peers.have_probed(["a"])) == ({}, [])
         assert await peers.list_plan(wire.PlanWindow()) == []
+        assert await peers.list_hosts(wire.ListWindow()) == []
         assert await peers.advice_of_others() == {"other:1": None}
     async with answering("") as address, ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, "")))
@@ -350,4 +360,5 @@ async def test_a_planner_that_does_not_answer_is_left_out() -> None:
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", "", "theirs")))
         assert await peers.have_probed(["a"]) == []
         assert await peers.list_plan(wire.PlanWindow()) == []
+        assert await peers.list_hosts(wire.ListWindow()) == []
         assert await peers.advice_of_others() == {"other:1": None}

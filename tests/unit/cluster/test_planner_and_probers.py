@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -536,6 +537,20 @@ async def test_the_failures_of_a_prober_that_is_put_aside_are_not_those_of_sourc
     assert results.count(Unmade.LOST) == len(bad.asked) - before == 2
     planner.stop()
     await asyncio.wait_for(machines.tasks[0], 5.0)
+
+
+async def test_a_prober_that_ends_while_it_is_aside_is_shown_no_more(machines: Machines) -> None:
+    planner = machines.planner()
+    machines.prober(Origin(machines.clock), "bad")
+    await settled()
+    planner._trust = Mock(aside=lambda _now_s: {"bad": "why"})
+    with structlog.testing.capture_logs() as logged:
+        await machines.clock.advance(HOLD_S)
+        assert list(planner.aside) == ["bad"]
+        machines.tasks[-1].cancel()  # it is killed, and says nothing
+        await machines.clock.advance(HOLD_S)
+    assert (planner.aside, planner.probers) == ({}, 0)
+    assert "a prober may have work again" not in {each["event"] for each in logged}
 
 
 async def test_losing_the_lead_while_a_prober_is_aside_ends_in_order(machines: Machines) -> None:

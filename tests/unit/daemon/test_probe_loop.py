@@ -117,6 +117,7 @@ async def test_a_probe_that_no_machine_made_is_counted_and_planned_again(why: Un
     assert len(transport.asked) > 1
     assert sample(metrics, counted) == len(transport.asked)
     assert sample(metrics, other) == 0
+    assert bool(sample(metrics, "proxyd_budget_used_ratio")) is (why is Unmade.LOST)
 
 
 async def test_probes_without_any_outcome_are_seen() -> None:
