@@ -6,6 +6,7 @@ Under REQUIRE_ALL=1 a skipped test fails the run, but for replays of traces that
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import re
 import signal
@@ -106,7 +107,9 @@ def _run_folder(factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what the run shares, once its workers have ended."""
+    """Stop what the run shares, once its workers have ended, and processes of pools that a test has not closed."""
+    for process in multiprocessing.active_children():
+        process.kill()  # they ignore SIGTERM: the interpreter would wait for them for ever
     factory: pytest.TempPathFactory | None = getattr(config, "_tmp_path_factory", None)
     if "PYTEST_XDIST_WORKER" not in os.environ and factory is not None:
         stop_shared_postgres(factory.getbasetemp())

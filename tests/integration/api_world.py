@@ -149,5 +149,5 @@ async def running_api(
         control.metrics.take_roles(*ROLES)  # as its daemon does once it runs
         await control.declarations.start()
         app = make_app(control.queries, trusted=False, stream_settings=streams or StreamSettings(), quota=quota)
-        async with TestClient(TestServer(app)) as client:
+        async with control.loops.plan_worker, TestClient(TestServer(app)) as client:  # its process ends with the world
             yield Running(client, control, profiles)
