@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS, factors_over_hours, hours_between
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, hours_between
+from proxyd.core.rates.week_shapes import factors_over_hours
 
 times = st.floats(0.0, 2e9) | st.integers(0, 500_000).map(lambda hours: hours * HOUR_S)
 

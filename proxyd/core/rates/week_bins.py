@@ -1,14 +1,46 @@
-"""The cycle that repeats, a week or something shorter, and its beginning."""
+"""The hours of a week, and the cycle that repeats: a week or something shorter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.rate_blend import Evidence, ItemTimes
 
 WEEK_S = 604_800.0
 MONDAY_S = 345_600.0  # unix time 0 was a Thursday
+HOUR_S = 3600.0
+HOURS = 168
+
+
+def week_hours(times_s: ArrayLike) -> Ints:
+    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC.
+
+    >>> week_hours([4 * 86400.0, 4 * 86400.0 - 1.0])
+    array([  0, 167])
+    """
+    hours = np.floor((np.asarray(times_s, dtype=np.float64) - MONDAY_S) / HOUR_S).astype(np.int64)
+    return hours % HOURS
+
+
+def hours_between(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
+    """Return how often each hour of the week has passed between two unix times, shape (168,); (n, 168) for arrays.
+
+    >>> hours_between(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
+    array([1. , 0.5, 0. ])
+    """
+    hour = np.arange(HOURS)
+
+    def until(end_s: ArrayLike) -> Floats:
+        weeks, rest = np.divmod((np.asarray(end_s, dtype=np.float64)[..., None] - MONDAY_S) / HOUR_S, HOURS)
+        passed: Floats = weeks + np.clip(rest - hour, 0.0, 1.0)
+        return passed
+
+    return until(stop_s) - until(start_s)
 
 
 @dataclass(frozen=True, slots=True)

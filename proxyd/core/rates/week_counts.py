@@ -10,17 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.rate_blend import Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.core.rates.week_shapes import (
-    HOUR_S,
-    HOURS,
-    WeekShapes,
-    belonging,
-    common_shapes,
-    factors_over_hours,
-    hours_between,
-    week_hours,
-)
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, week_hours
+from proxyd.core.rates.week_shapes import WeekShapes, belonging, common_shapes, factors_over_hours
 
 HALF_LIFE_S = 26 * WEEK_S
 _SAMPLE = 10_000  # sources from which shapes are learned; the others are assigned to one

@@ -9,41 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.arrays import Floats, Ints
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 
-HOUR_S = 3600.0
-HOURS = 168
 _CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
 _ROUNDS = 30
 _TRUST_ITEMS = 20_000.0  # items after which earlier ones count half for the trust in weeks
 _LEAST_FACTOR = 1e-3
 _TRUSTED = tuple((3.0 * np.log(np.maximum(np.linspace(0.0, 1.0, 11), 0.01))).tolist())  # at first, 0.84 on average
-
-
-def week_hours(times_s: ArrayLike) -> Ints:
-    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC.
-
-    >>> week_hours([4 * 86400.0, 4 * 86400.0 - 1.0])
-    array([  0, 167])
-    """
-    hours = np.floor((np.asarray(times_s, dtype=np.float64) - MONDAY_S) / HOUR_S).astype(np.int64)
-    return hours % HOURS
-
-
-def hours_between(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
-    """Return how often each hour of the week has passed between two unix times, shape (168,); (n, 168) for arrays.
-
-    >>> hours_between(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
-    array([1. , 0.5, 0. ])
-    """
-    hour = np.arange(HOURS)
-
-    def until(end_s: ArrayLike) -> Floats:
-        weeks, rest = np.divmod((np.asarray(end_s, dtype=np.float64)[..., None] - MONDAY_S) / HOUR_S, HOURS)
-        passed: Floats = weeks + np.clip(rest - hour, 0.0, 1.0)
-        return passed
-
-    return until(stop_s) - until(start_s)
 
 
 def factors_over_hours(start_s: ArrayLike, stop_s: ArrayLike, shapes: Floats) -> Floats:

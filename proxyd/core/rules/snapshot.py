@@ -19,9 +19,8 @@ from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness.host_budgets import HostBudgets
 from proxyd.core.rates.siblings import BIN_S, concentrations, late_share, siblings_of, together
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS
 from proxyd.core.rules.known.estimates import zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights

@@ -16,18 +16,8 @@ from proxyd.core.rates.rate_blend import (
     PRIOR_ITEMS,
     posterior_means,
 )
-from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.core.rates.week_shapes import (
-    HOUR_S,
-    HOURS,
-    WeekShapes,
-    WeekTrust,
-    common_shapes,
-    dispersion_of,
-    factors_over_hours,
-    hours_between,
-    week_hours,
-)
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, week_hours
+from proxyd.core.rates.week_shapes import WeekShapes, WeekTrust, common_shapes, dispersion_of, factors_over_hours
 
 _DAY_S = 86400.0
 _KEPT_WEEKS = 52

@@ -22,8 +22,7 @@ from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.rate_blend import gamma_share
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rates.week_shapes import HOUR_S
+from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.estimates import Misfit, zone_s

@@ -34,8 +34,7 @@ from proxyd.core.model.profile import (
     Trigger,
     UtilityKind,
 )
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, columns_of, is_true, qualifiers_of
 from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.meter import Meter

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rates.week_shapes import HOURS, common_shapes, dispersion_of, hours_between, week_hours, week_shape
+from proxyd.core.rates.week_bins import HOURS, MONDAY_S, WEEK_S, hours_between, week_hours
+from proxyd.core.rates.week_shapes import common_shapes, dispersion_of, week_shape
 from proxyd.lab.replay.fleet_model import FleetModel, FleetRates
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ import pytest
 
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import ChangedBit, ItemCount, ItemTimes
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
-from proxyd.core.rates.week_shapes import HOURS, WeekSums
+from proxyd.core.rates.week_bins import HOURS, MONDAY_S, WEEK_S, Cycle
+from proxyd.core.rates.week_shapes import WeekSums
 
 DAY_S = 86400.0
 OFFICE = np.full(HOURS, 0.1)

@@ -6,8 +6,8 @@ import numpy as np
 
 from proxyd.core.rates.model_fit import ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemCount, ItemTimes, RateEvidence, item_times
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
-from proxyd.core.rates.week_shapes import WeekShapes, week_hours
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle, week_hours
+from proxyd.core.rates.week_shapes import WeekShapes
 
 
 def test_evidence_of_an_old_rate_is_worth_two_items() -> None:

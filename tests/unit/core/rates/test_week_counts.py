@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from proxyd.core.rates.rate_blend import ChangedBit, ItemCount, ItemTimes
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import HALF_LIFE_S, WeekCounts, dispersion, fleet_shapes
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS, common_shapes
+from proxyd.core.rates.week_shapes import common_shapes
 
 DAY_S = 86400.0
 

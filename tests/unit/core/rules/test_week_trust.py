@@ -8,9 +8,9 @@ import pytest
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.rate_blend import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
+from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
-from proxyd.core.rates.week_shapes import HOUR_S, WeekShapes, WeekTrust
+from proxyd.core.rates.week_shapes import WeekShapes, WeekTrust
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.state import SourceState
 from tests.fleets import declaration, rule, source

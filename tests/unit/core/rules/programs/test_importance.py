@@ -9,8 +9,7 @@ import pytest
 
 from proxyd.core.model.profile import ImportanceTerm
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rates.week_shapes import HOURS
+from proxyd.core.rates.week_bins import HOURS, MONDAY_S, WEEK_S
 from proxyd.core.rules.programs.rule_program import importance_by_hour
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
