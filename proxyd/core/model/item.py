@@ -35,30 +35,12 @@ class EventKind(Enum):
     SLOW = "slow"  # it answers, and takes much longer than usual
     PROBE = "probe"  # it was probed, however that ended
 
-    @property
-    def is_of_source(self) -> bool:
-        """Whether it happened to the source itself."""
-        return self in _OF_SOURCE or self is EventKind.PROBE
-
-    @property
-    def can_persist(self) -> bool:
-        """Whether it is a condition that may hold for several probes, so that AFTER says when it is told."""
-        return self in _OF_SOURCE
-
-    @property
-    def is_patient(self) -> bool:
-        """Whether it is told after several probes in a row unless the rule says otherwise."""
-        return self in {EventKind.TROUBLE, EventKind.SLOW}
-
-
-_OF_SOURCE = (
-    EventKind.FAILURE,
-    EventKind.RECOVERY,
-    EventKind.MOVED,
-    EventKind.EMPTY,
-    EventKind.TROUBLE,
-    EventKind.SLOW,
-)
+    def __init__(self, word: str) -> None:
+        self.is_of_source = word not in {"insert", "update", "delete"}  # whether it happened to the source itself
+        # whether it is a condition that may hold for several probes, so that AFTER says when it is told
+        self.can_persist = self.is_of_source and word != "probe"
+        # whether it is told after several probes in a row unless the rule says otherwise
+        self.is_patient = word in {"trouble", "slow"}
 
 
 @dataclass(frozen=True, slots=True)

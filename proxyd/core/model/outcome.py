@@ -36,13 +36,8 @@ class OutcomeKind(Enum):
     UNSAFE = "unsafe"  # declares entities or hides a decompression bomb
     PARSER_FAILED = "parser_failed"  # the parser hung, died or raised
 
-    @property
-    def is_success(self) -> bool:
-        """Whether the probe saw the state of the source."""
-        return self in _SUCCESSES
-
-
-_SUCCESSES = (OutcomeKind.CHANGED, OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED)
+    def __init__(self, label: str) -> None:
+        self.is_success = label in {"changed", "same_body", "not_modified"}  # whether the source's state was seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,8 @@ class Planner:
 
     def change_to(self, week: WeekPlan) -> None:
         """Detect by another plan; its sources keep sleeping until they are rescheduled."""
-        self.due_times.week, self._coming = week, None
+        self.due_times.follow(week)
+        self._coming = None
         self.queues.renumber(week)
 
     def in_parts(self, order: Iterable[str] | None = None) -> Iterator[list[PlannedSource]]:
@@ -274,7 +275,7 @@ class Planner:
             yield
         part._debt = self._debt.copy()
         if part.sources:
-            part.due_times.week = deepcopy(self.week)
+            part.due_times.follow(deepcopy(self.week))
         return part
 
     @property

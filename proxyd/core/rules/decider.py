@@ -285,7 +285,7 @@ class Decider:
         Each is in flight until ``OutcomeDecider.finish``. With ``in_parts`` the caller places all but the first of the
         sources that wait.
         """
-        now_s = self.settings.grid.start_s(now)
+        now_s = self.known.grid.start_s(now)
         self.placement.refresh(now)
         for _ in self.placement.place_in_parts(lambda: now_s):
             if in_parts:

@@ -206,23 +206,22 @@ class OutcomeDecider:
             return replace(self._read(source, _failure_at_document(outcome, error), stored), bug=error)
 
     def _read(self, source: Source, outcome: ProbeOutcome, stored: StoredContext) -> _Draft:
-        context = self._with_blame(self._known.context(source), outcome)
+        context = self._known.context(source)
+        is_excused, is_sure = self._blame(context, outcome)
+        throttled_s = self._throttle_end_s(context)
+        context = replace(context, is_excused=is_excused, is_sure=is_sure, throttled_until_s=throttled_s)
         found = find_events(context, outcome, stored.items, stored.shown)
         health, of_source = source_news(context, outcome if found.is_doubtful else found.outcome)
         tasks = tasks_of(context, found.events, of_source, stored.history, _picture_of(outcome))
         return _Draft(context, outcome, found, health, of_source, stored.history, tasks)
 
-    def _with_blame(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
-        """Return a context that says whose fault a failure is; one while the daemon is offline is excused."""
+    def _blame(self, context: SourceContext, outcome: ProbeOutcome) -> tuple[bool, bool]:
+        """Return whether a failure is excused, as while we are offline, and whether it is surely the source's."""
         failing = context.state.health.failing
         since_s = outcome.started_s if failing is None else failing.since_s
-        host = host_of(context.source.url)
-        return replace(
-            context,
-            is_excused=self.connection.excuses(host, outcome),
-            is_sure=self.connection.is_sure(host, outcome, since_s=since_s, hosts=self._known.compiled.hosts),
-            throttled_until_s=self._throttle_end_s(context),
-        )
+        host, hosts = host_of(context.source.url), self._known.compiled.hosts
+        is_sure = self.connection.is_sure(host, outcome, since_s=since_s, hosts=hosts)
+        return self.connection.excuses(host, outcome), is_sure
 
     def _throttle_end_s(self, context: SourceContext) -> float:
         """Return until when a source is or was left alone because it, or its host, asked for fewer requests."""
@@ -240,8 +239,7 @@ class OutcomeDecider:
             now is not then for now, (then, _) in zip(running, context.rules, strict=True)
         ):
             return False
-        blamed = self._with_blame(context, draft.outcome)
-        if (blamed.is_excused, blamed.is_sure) != (context.is_excused, context.is_sure):
+        if self._blame(context, draft.outcome) != (context.is_excused, context.is_sure):
             return False
         if known.state(context.source) != context.state:
             return False

@@ -80,17 +80,12 @@ class DueTimes:
 
     def __init__(self, settings: PlannerSettings) -> None:
         self._settings = settings
-        self._week: WeekPlan | None = None
+        self.week: WeekPlan | None = None  # the plan, if there is one; ``follow`` changes it
         self._plans = 0
 
-    @property
-    def week(self) -> WeekPlan | None:
-        """The plan of the week, if there is one."""
-        return self._week
-
-    @week.setter
-    def week(self, week: WeekPlan | None) -> None:
-        self._week, self._plans = week, self._plans + 1
+    def follow(self, week: WeekPlan | None) -> None:
+        """Follow another plan of the week."""
+        self.week, self._plans = week, self._plans + 1
 
     @property
     def price_item_s(self) -> float | None:

@@ -38,6 +38,7 @@ class SourceContext:
 
     source: Source
     page_class: PageClass
+    shape: Shape
     state: SourceState
     rules: Sequence[tuple[RuleProgram, StreamState]]  # the rules on the source, each with its stream there
     across: Mapping[str, StreamState]  # by rule, the stream of those that count across sources
@@ -54,11 +55,6 @@ class SourceContext:
     is_sure: bool = True
     # until when the source or its host was left alone because the host had asked for that, in unix seconds
     throttled_until_s: float = 0.0
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the source's items."""
-        return Shape.of(self.page_class)
 
     @property
     def own_rules(self) -> list[tuple[RuleProgram, StreamState]]:

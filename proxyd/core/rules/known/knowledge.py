@@ -14,7 +14,7 @@ from proxyd.core.politeness.host_budgets import PolitenessBudget
 from proxyd.core.rates.rate_blend import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, reading_of
-from proxyd.core.rules.known.context import SourceContext
+from proxyd.core.rules.known.context import Shape, SourceContext
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.failing_rules import FailingRules
 from proxyd.core.rules.known.rule_counts import StreamTable
@@ -73,18 +73,13 @@ class Knowledge:
     """The declaration, the estimates and the streams, shared by all parts that decide."""
 
     def __init__(self, settings: DeciderSettings) -> None:
-        self.settings = settings
+        self.settings, self.grid = settings, settings.grid
         self.compiled: Compiled = NOTHING_COMPILED
         self.paused: Mapping[str, Suspension] = {}  # by source
         self.owned: Ownership = EVERYTHING
         self.estimates = Estimates(DEFAULT_MEAN_PER_S, settings.cycle)
         self.streams = StreamTable()
         self.failing = FailingRules()
-
-    @property
-    def grid(self) -> ChrononGrid:
-        """The chronons."""
-        return self.settings.grid
 
     @property
     def states(self) -> Mapping[str, SourceState]:
@@ -120,7 +115,7 @@ class Knowledge:
 
     def state(self, source: Source) -> SourceState:
         """Return what is known of a source."""
-        return self.estimates.state(source, self.compiled.reading(source.source_id))
+        return self.estimates.state(source, self.compiled.requests[source.source_id].reading)
 
     def state_after_move(self, source: Source, now_s: float) -> SourceState | None:
         """Return the state of a source once its move is accepted, or ``None`` if it has not moved.
@@ -200,9 +195,11 @@ class Knowledge:
         """Return what the observation of a source depends on; rules that failed too often are left out."""
         running = self.running(source.source_id)
         names = [program.rule.name for program in running]
+        page_class = self.compiled.declaration.page_class(source)
         return SourceContext(
             source=source,
-            page_class=self.compiled.declaration.page_class(source),
+            page_class=page_class,
+            shape=Shape.of(page_class),
             state=self.state(source),
             rules=[(program, self.streams[program.rule.name, source.source_id]) for program in running],
             across={name: self.streams[name, ""] for name in names if (name, "") in self.streams},
