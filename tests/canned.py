@@ -36,7 +36,7 @@ def answering(answer: Callable[[str], Canned]) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # looks so often whether it is to end
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

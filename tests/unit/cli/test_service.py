@@ -1,13 +1,19 @@
+"""Verbs that run a daemon or tell how it is configured, and how the command line tells of failures."""
+
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from proxyd import __version__
 from proxyd.cli.demo import make_settings
+from proxyd.cli.main import main
 from proxyd.cli.service import leaves, proxyd_errors
-from proxyd.core.errors import ConfigError, ProxydError, StoreError
+from proxyd.core.errors import ConfigError, ProfileError, ProxydError, RuleSyntaxError, StoreError, UnreachableError
 
 FULL = StoreError("the disk is full")
 NESTED = ExceptionGroup("outer", [ExceptionGroup("inner", [StoreError("the disk is full")]), FULL])
@@ -34,3 +40,79 @@ def test_bugs_pass_as_they_are() -> None:
 
 def test_the_settings_of_the_demo_are_settings(tmp_path: Path) -> None:
     assert make_settings(tmp_path).cycle < 60.0
+
+
+def serving(errors: list[ProxydError], monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
+    """Return how ``proxyd serve`` ends if its daemon fails so."""
+
+    async def fail(_settings: object) -> None:
+        raise ExceptionGroup("tasks", errors)
+
+    monkeypatch.setenv("PROXYD_DATABASE", str(folder / "p.db"))
+    monkeypatch.setattr("proxyd.cli.service._serve_daemon", fail)
+    monkeypatch.setattr("proxyd.base.log.configure", lambda *_: None)
+    return main(["serve"])
+
+
+def test_each_error_of_a_daemon_is_told_once_and_names_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = [FULL, StoreError("the disk is full"), ConfigError(["listen: taken"])]
+    assert serving([*errors], monkeypatch, tmp_path) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"proxyd: the disk is full (database {tmp_path / 'p.db'})",
+        "proxyd: listen: taken",
+    ]
+
+
+def test_the_journal_gets_no_text_of_a_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = RuleSyntaxError("expected a name", text="CREATE PROFILE 'secret'", start=15, stop=23, file="a.profile")
+    assert serving([ProfileError([wrong])], monkeypatch, tmp_path) == 1
+    said = capsys.readouterr().err
+    assert "secret" not in said
+    assert said.endswith("\n`proxyd check` shows the lines\n")
+
+
+def test_settings_are_printed_as_the_settings_file_has_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROXYD_HOST_SPACING", "3s")
+    assert main(["config"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert 'host_spacing = "3s"' in lines
+    assert "# backup is not set" in lines
+    assert main(["config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["host_spacing"] == "3s"
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": __version__}
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"proxyd {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (OSError(28, "No space left on device"), 1, "proxyd: the output: No space left on device\n"),
+        (PermissionError(13, "Permission denied", "/nowhere/x"), 1, "proxyd: /nowhere/x: Permission denied\n"),
+        (UnreachableError("no daemon answers"), 3, "proxyd: no daemon answers\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 0, ""),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_how_a_verb_fails_is_told_by_its_code(
+    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_options: object) -> int:
+        raise error
+
+    monkeypatch.setattr("proxyd.cli.main._run", fail)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # a stream that failed is given up
+    assert main(["version"]) == code
+    assert capsys.readouterr().err == said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +25,21 @@ def generator(seed: int = 1) -> np.random.Generator:
 @pytest.fixture(scope="module")
 def found() -> dict[str, Figure]:
     return {figure.name: figure for figure in sup.figures(rng=generator(), quick=True)}
+
+
+@pytest.fixture(scope="module")
+def small() -> dict[str, Figure]:
+    """All figures, of a few pages: what holds whatever is drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, names in (
+            (sup, ("RSS", "_BATCHED", "SYNTHETIC_1", "SYNTHETIC_2")),
+            (sup_wic, ("SYNTHETIC_2",)),
+            (sup_feedback, ("RSS",)),
+            (sup_counted, ("SYNTHETIC_2", "_SMALL")),
+        ):
+            for name in names:
+                patch.setattr(module, name, replace(getattr(module, name), pages=10, events=60))
+        return {figure.name: figure for figure in sup.figures(rng=generator(), quick=True)}
 
 
 def table(figure: Figure) -> dict[tuple[object, object], float]:
@@ -76,6 +92,37 @@ def test_feedback_changes_nothing_where_the_model_is_right(chronons: list[list[i
     updates = Updates.of([sorted(set(own)) for own in chronons], 60)
     plain, mended = (follow(updates, updates, every, kind) for kind in (STATIC, reading))
     assert [column.tolist() for column in plain] == [column.tolist() for column in mended]
+
+
+def test_every_row_fits_its_columns_and_every_axis_is_one(small: dict[str, Figure]) -> None:
+    assert len(small) == 19
+    for figure in small.values():
+        assert figure.rows
+        assert {len(row) for row in figure.rows} == {len(figure.columns)}
+        assert {*figure.y, *([figure.x] if figure.x else []), *([figure.by] if figure.by else [])} <= {*figure.columns}
+
+
+def test_utilities_are_shares_and_whole_where_the_model_is_right(small: dict[str, Figure]) -> None:
+    for name in ("sup-1a-window", "sup-1d-window", "sup-2a-life", "sup-3a-model"):
+        assert all(0.0 <= utility <= 1.0 for utility in table(small[name]).values())
+    level = table(small["sup-3b-model"])
+    assert [level["FPN(1.0)", every] for every in range(1, 6)] == [1.0] * 5
+    assert small["sup-4a-fpn"].rows[0][2] == 1.0
+    for model, *_, plain, counted, _, feedback, as_many in small["sup-6a-counted"].rows:
+        if model == "FPN(1.0)":
+            assert plain == counted == feedback == as_many == 1.0
+
+
+def test_feedback_gains_nothing_where_nothing_is_unknown(small: dict[str, Figure]) -> None:
+    for part in ("5a-gain", "5b-probes"):
+        measured = table(small[f"sup-{part}"])
+        assert {measured["Z = 1.0", every] for every in range(1, 6)} == {0.0}
+
+
+def test_wic_with_more_probes_captures_more(small: dict[str, Figure]) -> None:
+    for name in ("sup-4a-fpn", "sup-4b-poisson"):
+        wic = [(int(row[1]), float(row[2])) for row in small[name].rows if row[0] == "WIC, 1000 chronons"]
+        assert wic == sorted(wic)
 
 
 @pytest.mark.long
