@@ -32,6 +32,9 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
     pending = select(t.outbox.c.notification_id).where(t.outbox.c.state.in_(WAITING))
     last = select(func.max(t.probes.c.position)).scalar_subquery()
     probes_s = now_s - min(retention_s, _KEPT_PROBES_S)
+    # by position, in which probes are stored as they end: an index of their times would be a page of each commit
+    kept = select(t.probes.c.position).where(t.probes.c.started_s >= probes_s).order_by(t.probes.c.position).limit(1)
+    first_kept = func.coalesce(kept.scalar_subquery(), last + 1)
     old: list[tuple[Table, ColumnElement[bool]]] = [
         (t.source_events, t.source_events.c.seen_s < horizon),
         (t.intervals, t.intervals.c.probed_s < horizon),
@@ -47,7 +50,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
         (t.lanes, t.lanes.c.due_s.is_(None)),
         (t.tokens, t.tokens.c.expires_s < now_s),
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
-        (t.probes, or_(t.probes.c.started_s < probes_s, t.probes.c.position <= last - _MOST_PROBES)),
+        (t.probes, or_(t.probes.c.position < first_kept, t.probes.c.position <= last - _MOST_PROBES)),
     ]
     return deleted + sum([await _delete(writer, table, condition) for table, condition in old])
 

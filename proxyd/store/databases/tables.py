@@ -431,7 +431,6 @@ probes = Table(  # of the last days: why each was made and what it found
     Column("body_bytes", BigInteger, nullable=False, server_default="0"),
     Column("requests", Integer, nullable=False, server_default="1"),
     Index("ix_probes_source", "source_id", "position"),
-    Index("ix_probes_started", "started_s"),
 )
 
 answers = Table(  # to requests with an Idempotency-Key
