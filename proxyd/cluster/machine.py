@@ -330,7 +330,10 @@ class Machine:
     def _parts(self, joined: Tenure, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
         return app.Resources(
             clock=self.clock,
-            store=SqlStore(joined.connections, ChrononGrid(self.settings.chronon), shards),
+            store=SqlStore(
+                *(joined.connections, ChrononGrid(self.settings.chronon), shards),
+                shared_s=self.settings.shared_commit_s,
+            ),
             transport=transport,
             prober=self.network.prober,
             pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),

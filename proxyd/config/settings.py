@@ -639,6 +639,11 @@ class Settings(BaseModel):
         return tuple(ip_network(value) for value in self.allow_networks)
 
     @property
+    def shared_commit_s(self) -> float:
+        """For how long a probe that found nothing may wait for a commit with others, in seconds."""
+        return min(1.0, self.chronon / 10)
+
+    @property
     def host_window(self) -> tuple[int | None, float]:
         """``host_budget``: a number of probes and seconds."""
         return _parse_window(self.host_budget) if self.host_budget else (None, 0.0)

@@ -61,8 +61,7 @@ class Observer:
                 stored = await self.memory.known(source_id, needed) if needed is not None else NO_CONTEXT
                 observation = await outcomes.observe(outcome, stored, self._evaluation, reading=reading, probe=probe)
                 if observation is not None:
-                    recording = self.memory.record(observation)
-                    await self._commit(recording, observation.rules, items=len(observation.found.events))
+                    await self._record(observation)
                     self._count(observation)
                 outcomes.finish(outcome, observation)
         return observation is not None
@@ -109,12 +108,20 @@ class Observer:
         """Return the sources of which an observation has not ended."""
         return {source_id for source_id, turn in self._turns.items() if turn.locked()}.union(self._ended_by)
 
-    async def _commit(self, recording: Awaitable[None], results: RuleResults, *, items: int = 0) -> None:
+    async def _record(self, observation: Observation) -> None:
+        recording, items = self.memory.record(observation), len(observation.found.events)
+        # a quiet one waits for others: how long says nothing about the database
+        await self._commit(recording, observation.rules, items=items, is_timed=not observation.is_quiet)
+
+    async def _commit(
+        self, recording: Awaitable[None], results: RuleResults, *, items: int = 0, is_timed: bool = True
+    ) -> None:
         began_s = self._clock.monotonic_s()
         ids = [notification.notification_id for notification in results.notifications]
         with self._tracer.span("commit", {"items": items, "notifications": ids}):
             await recording
-        self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
+        if is_timed:
+            self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
         if ids:
             self.news.notify()
 

@@ -250,10 +250,11 @@ def open_connections(
 
 
 @asynccontextmanager
-async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[SqlStore]:
+async def open_store(database: str | Path, grid: ChrononGrid, *, shared_s: float = 0.0) -> AsyncIterator[SqlStore]:
     """Open the database, migrate it to the newest schema and yield its store.
 
-    The caller holds a file's ``owner_lock`` and runs ``store.writer.run()``. Raises ``StoreError``: a daemon of another
+    The caller holds a file's ``owner_lock`` and runs ``store.writer.run()``. What may wait for a commit with others
+    does so for up to ``shared_s`` seconds. Raises ``StoreError``: a daemon of another
     version uses the database.
     """
     async with open_connections(database) as connections:
@@ -263,7 +264,7 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
         await connections.upkeep.checkpoint()  # a process that ended at once may have left a long log
         if not is_postgresql(database):  # nobody else has it: whoever claimed something has ended
             await connections.writer.call(end_all_claims)
-        yield SqlStore(connections, grid)
+        yield SqlStore(connections, grid, shared_s=shared_s)
 
 
 @asynccontextmanager

@@ -83,8 +83,16 @@ class _SqlSubscriptions:
 class SqlStore(SqlOutbox):
     """Reads on connections of its own; writes through the group-committing writer, whose task the owner must run."""
 
-    def __init__(self, connections: StoreConnections, grid: ChrononGrid, shards: OwnShards | None = None) -> None:
-        self.writer = Writer(connections.writer, connections.upkeep.checkpoint, finish=write_lanes)
+    def __init__(
+        self,
+        connections: StoreConnections,
+        grid: ChrononGrid,
+        shards: OwnShards | None = None,
+        *,
+        shared_s: float = 0.0,
+    ) -> None:
+        upkeep = connections.upkeep
+        self.writer = Writer(connections.writer, upkeep.checkpoint, finish=write_lanes, shared_s=shared_s)
 
         async def people(query: Select[*tuple[Any, ...]], values: Mapping[str, object] | None = None) -> Sequence[Any]:
             """Return all rows of a query that may be slow: probes and deliveries do not wait for it."""
@@ -100,7 +108,7 @@ class SqlStore(SqlOutbox):
         self.failing = SqlFailingRules(self.writer, self.read)
         self.plan = SqlPlanRecord(self.writer, self.read, self.read_each, self._part)
         self.access = SqlAccess(self.writer, self.read)
-        self.upkeep = connections.upkeep
+        self.upkeep = upkeep
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation | RuleResults] = deque()
@@ -191,7 +199,7 @@ class SqlStore(SqlOutbox):
         if observation.subscription is not None:  # first: the stored observation must find it
             self.subscriptions.add(observation.subscription.source_id, observation.subscription)
         self._waiting.append(observation)
-        await self.writer.submit(self._record_waiting)
+        await self.writer.submit(self._record_waiting, may_wait=observation.is_quiet)
 
     async def record_results(self, results: RuleResults) -> None:
         """Store the results of rules from events without a probe, in one transaction; returns once it is committed."""

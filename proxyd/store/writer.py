@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -31,6 +32,7 @@ class _Queued:
     write: Write[Any]
     done: asyncio.Future[Any]
     is_last: bool
+    may_wait: bool
 
 
 class Writer:
@@ -41,7 +43,7 @@ class Writer:
     that cannot remember must not go on.
 
     ``make_room`` is called when the database is busy; it may free space on a full disk. ``finish`` is called in each
-    transaction, after its writes.
+    transaction, after its writes. Writes that may wait do so until ``shared_s`` seconds after the last commit.
     """
 
     def __init__(
@@ -49,29 +51,33 @@ class Writer:
         connection: Connections,
         make_room: Callable[[], Awaitable[None]] | None = None,
         finish: Callable[[Connection], None] | None = None,
+        shared_s: float = 0.0,
     ) -> None:
         self.waits_for = ""  # why it waits for the database; empty while it does not
         self._waits_since_s = 0.0
         self._connection = connection
         self._make_room = make_room
         self._finish = finish
+        self._shared_s = shared_s
+        self._committed_s = -inf
         self._queue: asyncio.Queue[_Queued | None] = asyncio.Queue()
+        self._arrived = asyncio.Event()
         self._failed: StoreError | None = None
         self._closed = False
 
-    async def submit(self, write: Write[T], *, is_last: bool = False) -> T:
+    async def submit(self, write: Write[T], *, is_last: bool = False, may_wait: bool = False) -> T:
         """Run ``write`` in a transaction and return its result once it is committed.
 
         It may run in the writer's thread, so data that it shares with the event loop must allow that. A write may
         refuse by raising a ``ProxydError`` before it has changed anything; the others in its batch go on. One that
-        ``is_last`` runs at the end of its transaction.
+        ``is_last`` runs at the end of its transaction. One that ``may_wait`` does so for others to share it.
         """
         if self._failed is not None:
             raise self._failed
         if self._closed:
             raise StoreError("the store is closing")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Queued(write, done, is_last))
+        self._put(_Queued(write, done, is_last, may_wait))
         return await done
 
     @property
@@ -107,7 +113,7 @@ class Writer:
     def close(self) -> None:
         """End ``run`` once all earlier writes have been committed; refuse later ones."""
         self._closed = True
-        self._queue.put_nowait(None)
+        self._put(None)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -119,18 +125,30 @@ class Writer:
             self.close()
             await task
 
+    def _put(self, queued: _Queued | None) -> None:
+        self._queue.put_nowait(queued)
+        self._arrived.set()
+
     async def _next_batch(self) -> list[_Queued]:
-        first = await self._queue.get()
-        if first is None:
-            return []
-        batch = [first]
-        while len(batch) < MAX_BATCH and not self._queue.empty():
-            queued = self._queue.get_nowait()
+        batch: list[_Queued] = []
+        while len(batch) < MAX_BATCH and (not batch or await self._has_more(batch)):
+            queued = await self._queue.get()
             if queued is None:
-                self._queue.put_nowait(None)
+                if batch:
+                    self._queue.put_nowait(None)
                 break
             batch.append(queued)
         return batch
+
+    async def _has_more(self, batch: Sequence[_Queued]) -> bool:
+        """Wait for one more write as long as all of a batch may wait; return whether one has come."""
+        left_s = self._committed_s + self._shared_s - asyncio.get_running_loop().time()
+        if self._queue.empty() and left_s > 0 and all(queued.may_wait for queued in batch):
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._arrived.wait()
+        return not self._queue.empty()
 
     def _give_up(self, batch: list[_Queued], error: StoreError) -> None:
         """Fail the writes of a batch, and those that wait."""
@@ -145,6 +163,7 @@ class Writer:
     async def _commit(self, batch: list[_Queued]) -> None:
         batch.sort(key=attrgetter("is_last"))
         results = await self._results(batch)
+        self._committed_s = asyncio.get_running_loop().time()
         for queued, (result, refusal) in zip(batch, results, strict=True):
             if queued.done.done():
                 continue

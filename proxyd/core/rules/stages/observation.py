@@ -90,3 +90,9 @@ class Observation:
     def outcome(self) -> ProbeOutcome:
         """The outcome as it counts."""
         return self.found.outcome
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it tells nobody anything: only its source's own state changed, which another probe would find."""
+        is_told = self.found.events or self.source_events or self.hints or self.rules != _NO_RESULTS
+        return not is_told and self.subscription is None and not self.outcome.is_push
