@@ -21,6 +21,7 @@ from time import perf_counter
 
 import aiohttp
 from interfaces import Line, Scale, origin, serving, set_up, what_was_learned
+from prober import process_tree
 
 from proxyd.base.metrics import Samples, percentile
 
@@ -69,9 +70,9 @@ class Fleet:
         return {"what": "start until the first probe", "seconds": await self._until(self._has_probed)}
 
     def memory(self, sources: int) -> Line:
-        """Return the memory of the process, and that of each source if there are many."""
-        status = Path(f"/proc/{self._daemon.pid}/status").read_text()
-        kib = int(status.partition("VmRSS:")[2].split()[0])
+        """Return the memory of all its processes, and that of each source if there are many."""
+        rollups = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in process_tree(self._daemon.pid)]
+        kib = sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups)
         return {"what": "memory", "gigabytes": kib / 2**20, "kib_a_source": kib / max(sources, 1)}
 
     async def change(self, what: str, path: str, text: str, wanted_s: float) -> Line:

@@ -3,7 +3,8 @@
 Run ``python benchmarks/prober.py`` (about three minutes); ``--quick`` for few sources, ``--json`` for machines. The
 origin is a process of its own on loopback. Each pair of figures is measured by turns, and their medians are compared.
 The figures are in docs/decisions/large-fleets.md; ``tests/acceptance/test_overload.py`` asserts those of
-``--overload``.
+``--overload``. ``--everyday`` measures the processor time of a probe where there is time enough, which other work on
+the machine hardly changes.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from itertools import count, cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 import aiohttp
 import feedparser
@@ -49,6 +51,8 @@ IN_FLIGHT = 32  # hosts, of which each takes one request at a time
 ITEMS = 20
 CHRONON_S = 0.1
 TICK_S = 0.005
+EVERYDAY = {"validated": 0.7, "same": 0.1, "changing": 0.1, "page": 0.1}  # how the sources of a usual daemon answer
+EVERYDAY_PER_S = 20
 BUDGET_PARTS = 0.02, 0.04, 0.08, 0.16, 1.0
 _SOURCES_IN_FILE = 500
 _SUCCESSES = ("changed", "same_body", "not_modified")
@@ -108,7 +112,10 @@ def document(numbers: Sequence[int]) -> bytes:
 
 
 class OriginProtocol(asyncio.Protocol):
-    """Answers ``/validated`` (304), ``/same`` (the same bytes), ``/changing`` (an item more) and ``/slow`` (drips)."""
+    """Answers ``/validated`` (304), ``/same`` (the same bytes), ``/changing`` (an item more) and ``/slow`` (drips).
+
+    ``/page`` is a page of which a number changes.
+    """
 
     _numbers = count(ITEMS)
     _not_modified = b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n'
@@ -142,6 +149,10 @@ class OriginProtocol(asyncio.Protocol):
         elif request.startswith(b"GET /changing"):
             newest = next(self._numbers)
             self._transport.write(_response(document(range(newest, newest - ITEMS, -1))))
+        elif request.startswith(b"GET /page"):
+            self._transport.write(
+                _response(b"<title>Page</title><p>Lorem %d ipsum</p>" % next(self._numbers), kind="text/html")
+            )
         else:
             self._transport.write(_SAME if request.startswith(b"GET /same") else _VALIDATED)
 
@@ -152,8 +163,8 @@ class OriginProtocol(asyncio.Protocol):
             asyncio.get_running_loop().call_later(self._drip_s, self._drip)
 
 
-def _response(body: bytes, headers: str = "") -> bytes:
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/rss+xml\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
+def _response(body: bytes, headers: str = "", kind: str = "application/rss+xml") -> bytes:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -306,7 +317,9 @@ def feedparser_alone(body: bytes, *_: object) -> ParsedFeed:
 def _write_profiles(folder: Path, targets: Sequence[str]) -> None:
     """Write the rule and its sources, as many to a file as one may hold."""
     (folder / "rule.profile").write_text(_PROFILE, encoding="utf-8")
-    lines = [f"CREATE SOURCE \"s{number}\" OF RSS AT '{target}';\n" for number, target in enumerate(targets)]
+    kinds = ["PAGE" if "/page/" in target else "RSS" for target in targets]
+    named = enumerate(zip(kinds, targets, strict=True))
+    lines = [f"CREATE SOURCE \"s{number}\" OF {kind} AT '{target}';\n" for number, (kind, target) in named]
     for first in range(0, len(lines), _SOURCES_IN_FILE):
         text = "".join(lines[first : first + _SOURCES_IN_FILE])
         (folder / f"sources-{first}.profile").write_text(text, encoding="utf-8")
@@ -514,6 +527,59 @@ def beside_slow_origins(port: int, scale: Scale) -> list[Line]:
     ]
 
 
+def everyday(port: int, scale: Scale) -> list[Line]:
+    """Return the processor time of a probe among sources that answer in different ways, as a bare loop's request."""
+    counts = {path: max(1, round(part * scale.sources)) for path, part in EVERYDAY.items()}
+    targets = [target for path, count_of in counts.items() for target in urls(port, path, count_of, IN_FLIGHT)]
+    bare_s = process_time()
+    requests = asyncio.run(bare(targets, {"If-None-Match": '"1"'}, scale.seconds, Lag())) * scale.seconds
+    bare_s = (process_time() - bare_s) / requests
+    return [asyncio.run(costs(targets, scale.seconds * 10, bare_s))]
+
+
+async def costs(targets: Sequence[str], seconds: float, bare_s: float) -> Line:
+    """Return the processor time of a probe in the daemon and in its parsers."""
+    async with daemon(targets, chronon=10.0, budget="2000/s", source_spacing=1.0) as control:
+        await until(lambda: successes(control) >= 2 * len(targets))
+        control.decider.planner.share(EVERYDAY_PER_S / 2000)
+        await asyncio.sleep(2.0)
+        before, began_s, parsers_s = successes(control), process_time(), _children_s()
+        await asyncio.sleep(seconds)
+        probes = max(1.0, successes(control) - before)
+        daemon_s, parsers_s = process_time() - began_s, _children_s() - parsers_s
+    return {
+        "what": "everyday mix, processor time",
+        "probes": probes,
+        "daemon_ms": 1000.0 * daemon_s / probes,
+        "parsers_ms": 1000.0 * parsers_s / probes,
+        "bare_ms": 1000.0 * bare_s,
+        "ratio": bare_s * probes / (daemon_s + parsers_s),
+    }
+
+
+def _children_s() -> float:
+    """Return the processor time of the processes that parse, and of the server that forks them."""
+    tree = process_tree(os.getpid())
+    fields = [fields for pid, fields in tree.items() if pid != os.getpid() and "--origin" not in _command(pid)]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def process_tree(root: int) -> dict[int, list[str]]:
+    """Return a process and those below it, with the fields of their ``stat`` that follow the name."""
+    fields_of: dict[int, list[str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields_of[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    below = [root]
+    for parent in below:
+        below += [pid for pid, fields in fields_of.items() if int(fields[1]) == parent]
+    return {pid: fields_of[pid] for pid in below}
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 def overload_lines(scale: Scale) -> list[Line]:
     """Return how the daemon does with more due than it can do: against a bare loop, and against its best; once each."""
     scale = replace(scale, repeats=1)
@@ -552,6 +618,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few sources, for a test that it still runs")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--overload", action="store_true", help="only with more due than can be done")
+    parser.add_argument("--everyday", action="store_true", help="only the processor time of a probe")
     parser.add_argument("--origin", action="store_true", help="only serve the origin; the benchmark starts it so")
     options = parser.parse_args()
     log.configure("auto", "error")
@@ -560,7 +627,13 @@ def main() -> None:
         raise_open_files()
         asyncio.run(serve_origin())
         return
-    measured = (overload_lines if options.overload else lines)(QUICK if options.quick else Scale())
+    scale = QUICK if options.quick else Scale()
+    if options.everyday:
+        with origin() as port:
+            for line in everyday(port, scale):
+                print(json.dumps(line))
+        return
+    measured = (overload_lines if options.overload else lines)(scale)
     if options.json:
         print(json.dumps(measured))
     else:

@@ -149,15 +149,14 @@ class OutcomeDecider:
                 answered = self._captures.match_tasks(results.firings, results.answers, outcome.source_id)
                 matches = await evaluation.run(answered)
                 if self._is_current(draft):
-                    observation, announced = self._apply(draft, results, matches)
+                    observation, announced = self._apply(draft, results, matches, probe)
                     break
         else:
             return None
-        rules = observation.rules
         if announced:
             joint = await self._notify_joint(announced, outcome.finished_s, evaluation, _picture_of(outcome))
-            rules = RuleResults.merge([rules, joint])
-        return replace(observation, rules=rules, probe=probe)
+            observation = replace(observation, rules=RuleResults.merge([observation.rules, joint]))
+        return observation
 
     def finish(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded.
@@ -246,7 +245,7 @@ class OutcomeDecider:
         return all(known.is_unchanged(task.program, task.stream, task.across) for task in draft.tasks)
 
     def _apply(
-        self, draft: _Draft, results: RuleResults, matches: Sequence[Match]
+        self, draft: _Draft, results: RuleResults, matches: Sequence[Match], probe: Probe | None
     ) -> tuple[Observation, Sequence[Announcement]]:
         """Apply an outcome to all that is known; the joint intervals that it ends are notified later."""
         outcome, found = draft.outcome, draft.found
@@ -256,7 +255,7 @@ class OutcomeDecider:
         outage = tuple(self._end_outage(draft.context, outcome))
         context = self._with_plan(draft.context, outcome)
         judged = calibrate(context, found, results.intervals)
-        state = replace(next_state(context, found, judged, rng=self._rng), health=draft.health)
+        state = next_state(context, found, judged, draft.health, rng=self._rng)
         week = self._learn(context, found.window.evidence, state)
         subscription = self._hubs.follow(outcome, found.events)
         self._known.keep_streams(results.streams)
@@ -272,6 +271,7 @@ class OutcomeDecider:
             judged.calibration,
             week,
             subscription,
+            probe,
             source_events=draft.source_events,
             bug=draft.bug,
         )

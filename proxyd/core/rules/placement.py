@@ -212,11 +212,17 @@ class SourcePlacement:
             coming.note_seen(now_s, self._planner.in_flight.get(coming.source_id))
         self.update_demands(coming, outcome, observation)
         spacing_s = max(self._planner.limits.hosts.spacing_s(coming.host), outcome.crawl_delay_s or 0.0)
-        record = SourceRecord.of(coming, now_s, grid=self._grid)
         week, counted_s = self._planner.week, None
         if week is not None and coming.last_seen_s is not None and coming.source_id in week:
             counted_s = week.effective_time_s(coming.source_id, coming.last_seen_s)
-        return replace(record, expected_per_s=source.expected_per_s, host_spacing_s=spacing_s, counted_s=counted_s)
+        return SourceRecord.of(
+            coming,
+            now_s,
+            grid=self._grid,
+            expected_per_s=source.expected_per_s,
+            host_spacing_s=spacing_s,
+            counted_s=counted_s,
+        )
 
     def note_observation(self, outcome: ProbeOutcome, observation: Observation) -> None:
         """Tell the planner when an outcome lets its source be probed again, and when it should be."""

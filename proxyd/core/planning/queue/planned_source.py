@@ -185,8 +185,8 @@ class SourceRecord:
     demands: tuple[tuple[str, tuple[Any, ...], tuple[Any, ...]], ...] = ()  # rule, what it asks for, its state
 
     @classmethod
-    def of(cls, planned: PlannedSource, as_of_s: float, *, grid: ChrononGrid) -> SourceRecord:
-        """Return the record of a source, without what the planner's form does not have."""
+    def of(cls, planned: PlannedSource, as_of_s: float, *, grid: ChrononGrid, **others: Any) -> SourceRecord:
+        """Return the record of a source; ``others`` are the fields that the planner's form does not have."""
         asked = ((demand, demand.asks(grid)) for demand in planned.demands.rules)
         return cls(
             as_of_s=as_of_s,
@@ -196,6 +196,7 @@ class SourceRecord:
             hidden=planned.hidden,
             hidden_since_s=planned.hidden_since_s,
             demands=tuple((demand.rule, asks, demand.state(grid)) for demand, asks in asked if asks is not None),
+            **others,
         )
 
     def values(self) -> dict[str, Any]:

@@ -73,8 +73,8 @@ class SourceHealth:
         """The time from which on an answer is slow, in seconds; infinity as long as too few are known."""
         return max(_SLOW_S, _SLOW_TIMES * self.usual_s) if self.answers >= _KNOWN_ANSWERS else inf
 
-    def with_answer(self, now_s: float, latency_s: float) -> SourceHealth:
-        """Return the health after an answer that took ``latency_s`` and came at ``now_s``.
+    def with_answer(self, now_s: float, latency_s: float, **others: Any) -> SourceHealth:
+        """Return the health after an answer that took ``latency_s`` and came at ``now_s``; ``others`` are more changes.
 
         ``usual_s`` follows the quantile by stochastic approximation of its logarithm: up by a step for each answer
         that took longer, down by a nineteenth of it for each other (Robbins and Monro, 1951).
@@ -90,7 +90,8 @@ class SourceHealth:
         else:
             usual_s = self.usual_s * exp((_SHARE - 1.0) * step)
         slow = Spell.continue_with(self.slow, now_s) if is_slow else None
-        return replace(self, slow=slow, usual_s=round(usual_s, 4), answers=min(self.answers + 1, _KNOWN_ANSWERS))
+        answers = min(self.answers + 1, _KNOWN_ANSWERS)
+        return replace(self, slow=slow, usual_s=round(usual_s, 4), answers=answers, latency_s=latency_s, **others)
 
     def values(self) -> dict[str, Any]:
         """Return it in values of JSON, without what is as in a new source.

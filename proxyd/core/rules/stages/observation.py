@@ -58,7 +58,9 @@ class RuleResults:
     @classmethod
     def merge(cls, parts: Iterable[RuleResults]) -> RuleResults:
         """Return several results as one; of a stream that moved twice the last state counts."""
-        found = list(parts)
+        found = [each for each in parts if each != _NO_RESULTS]
+        if len(found) <= 1:
+            return found[0] if found else _NO_RESULTS
         columns: dict[str, tuple[Any, ...]] = {
             name: tuple(chain.from_iterable(getattr(each, name) for each in found)) for name in cls.__slots__
         }

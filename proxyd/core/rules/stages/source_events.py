@@ -39,7 +39,7 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHe
     events = tuple(
         _event(context, outcome, after, before.next_seq + number, *each) for number, each in enumerate(happened)
     )
-    return replace(after, next_seq=before.next_seq + len(events)), events
+    return (replace(after, next_seq=before.next_seq + len(events)) if events else after), events
 
 
 def _silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[str]:
@@ -70,15 +70,23 @@ def _silent_after(context: SourceContext, outcome: ProbeOutcome) -> Collection[s
 
 def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth:
     before, now_s = context.state.health, outcome.finished_s
-    health = replace(before, status=outcome.status, latency_s=max(0.0, now_s - outcome.started_s))
+    latency_s = max(0.0, now_s - outcome.started_s)
     if not outcome.kind.is_success:
-        is_sure = before.is_sure or context.is_sure
-        return replace(health, failing=Spell.continue_with(before.failing, now_s), is_sure=is_sure, slow=None)
+        return replace(
+            before,
+            status=outcome.status,
+            latency_s=latency_s,
+            failing=Spell.continue_with(before.failing, now_s),
+            is_sure=before.is_sure or context.is_sure,
+            slow=None,
+        )
     target = _target(context, outcome)
     moved = None if target is None else before.moved if target == before.moved_url else None
     names = _silent_after(context, outcome)
-    return replace(
-        health.with_answer(now_s, health.latency_s or 0.0),
+    return before.with_answer(
+        now_s,
+        latency_s,
+        status=outcome.status,
         failing=None,
         is_sure=False,
         moved_url=target,

@@ -16,7 +16,7 @@ from proxyd.core.rates.model_fit import ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rules.known.compiled import MOVED_AFTER
 from proxyd.core.rules.known.context import Shape, SourceContext
-from proxyd.core.rules.known.state import IntervalRecord, SourceState, StateChanges
+from proxyd.core.rules.known.state import IntervalRecord, SourceHealth, SourceState, StateChanges
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.events import Discovery, WindowEvents
@@ -26,8 +26,10 @@ _TEMPORARY = frozenset({OutcomeKind.THROTTLED, OutcomeKind.NO_BROWSER})
 _SURE_S = 60.0  # an item must be at least so much older than the 304 that denied it
 
 
-def next_state(context: SourceContext, found: Discovery, judged: Judgement, *, rng: np.random.Generator) -> SourceState:
-    """Return the state of a source after an outcome; ``rng`` draws the jitter of the back-off."""
+def next_state(
+    context: SourceContext, found: Discovery, judged: Judgement, health: SourceHealth, *, rng: np.random.Generator
+) -> SourceState:
+    """Return the state of a source after an outcome, with its ``health``; ``rng`` draws the jitter of the back-off."""
     outcome, window = found.outcome, found.window
     state = context.state if outcome.is_push else after_redirects(context.state, outcome)
     changes = {} if outcome.is_push else _after_probe(context, found, rng)
@@ -37,7 +39,7 @@ def next_state(context: SourceContext, found: Discovery, judged: Judgement, *, r
         changes |= _after_success(state, outcome, window, context.shape)
     elif found.is_seen:
         changes |= _after_vanishing(state, outcome, window)
-    return replace(state, **changes, rate=_rate(context, window, judged), fit=judged.fit)
+    return replace(state, **changes, rate=_rate(context, window, judged), fit=judged.fit, health=health)
 
 
 def _rate(context: SourceContext, window: WindowEvents, judged: Judgement) -> RateEvidence:
