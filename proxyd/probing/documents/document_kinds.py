@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from html.parser import HTMLParser
 from urllib.parse import urljoin
+
+from selectolax.lexbor import LexborHTMLParser
 
 GZIP = b"\x1f\x8b\x08"
 
@@ -62,32 +63,17 @@ def feeds_of_page(body: bytes, url: str) -> tuple[str, ...]:
     >>> feeds_of_page(page, "https://example.org/blog")
     ('https://example.org/feed',)
     """
-    finder = _LinkFinder(url)
-    finder.feed(body[:_HEAD_BYTES].decode("utf-8", "replace"))
-    return tuple(dict.fromkeys(finder.found))[:_MOST_LINKS]
+    page = LexborHTMLParser(body[:_HEAD_BYTES].decode("utf-8", "replace"))
+    named = page.css_first("base[href]")
+    base = url if named is None else absolute(url, (named.attributes["href"] or "").strip()) or url
+    links = (each.attributes for each in page.css("link[href]"))
+    found = [absolute(base, (link["href"] or "").strip()) for link in links if link["href"] and _is_feed_link(link)]
+    return tuple(dict.fromkeys(each for each in found if each is not None))[:_MOST_LINKS]
 
 
-class _LinkFinder(HTMLParser):
-    def __init__(self, url: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[str] = []
-        self._base = url
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect a link; ``<base>`` changes the base of later links."""
-        values = {name: value or "" for name, value in attrs}
-        href = values.get("href", "").strip()
-        if tag == "base" and href:
-            self._base = absolute(self._base, href) or self._base
-        elif tag == "link" and href and _is_feed_link(values):
-            link = absolute(self._base, href)
-            if link is not None:
-                self.found.append(link)
-
-
-def _is_feed_link(values: dict[str, str]) -> bool:
-    kind = values.get("type", "").partition(";")[0].strip().lower()
-    return "alternate" in values.get("rel", "").lower().split() and kind in _FEED_TYPES
+def _is_feed_link(values: dict[str, str | None]) -> bool:
+    kind = (values.get("type") or "").partition(";")[0].strip().lower()
+    return "alternate" in (values.get("rel") or "").lower().split() and kind in _FEED_TYPES
 
 
 def absolute(base: str, link: str) -> str | None:
