@@ -304,8 +304,12 @@ class SharedFleet(Gate):
         declarations: Declarations,
         busy: Sequence[Callable[[], Collection[str]]],
         clock: Clock,
+        can_probe: Callable[[], bool],
     ) -> None:
-        """Make what ``run`` runs; ``busy`` return the sources of which something is under way."""
+        """Make what ``run`` runs; ``busy`` return the sources of which something is under way.
+
+        It has sources, unless no planner can probe, only once it ``can_probe``.
+        """
         self._shares = shares
         self._stored = stored
         self._known = recall.decider.known
@@ -314,6 +318,7 @@ class SharedFleet(Gate):
         self._declarations = declarations
         self._busy = busy
         self._clock = clock
+        self._can_probe = can_probe
         self._changes = -1  # of the declaration, up to which it runs here
         self._noted = ""
         self._budget_share = _BudgetShare(recall.decider, clock)
@@ -324,6 +329,7 @@ class SharedFleet(Gate):
         self.looked = Signal()  # notified after each look
         self.told = Signal()  # notified whenever some planner has recorded notifications
         self.released = Signal()  # notified whenever sources have gone to other planners
+        self.gained = Signal()  # notified whenever sources have come from other planners
         self.many_gained = Signal()  # notified when so many have come that another plan is due
         declarations.gate = self
 
@@ -398,7 +404,10 @@ class SharedFleet(Gate):
             may_take = is_settled or not (division_of(self._known).ties or division_of(self._known).expected)
             if (may_take and self._handovers.gains(own)) or self._handovers.is_reading_due:
                 await self._handovers.catch_up()
+            before = self._known.owned
             has_many_more = may_take and await self._handovers.take(own & self._shares.own)
+            if self._known.owned is not before:
+                self.gained.notify()
         if FIRST_SHARD in own and not self.controls:  # last: sources would wait until the profiles are read
             self.controls = True
             if declarations.has_started:
@@ -430,7 +439,8 @@ class SharedFleet(Gate):
     async def _note_runs(self) -> None:
         """Let the others know what runs here, once nothing is under way of sources that it has given to them."""
         digest = self._declarations.digest
-        if digest != self._noted and all(map(self._known.has, self._under_way())):
+        is_ready = bool(self._noted) or self._can_probe()
+        if is_ready and digest != self._noted and all(map(self._known.has, self._under_way())):
             await self._shares.note_runs(digest)
             self._noted = digest
 
@@ -446,13 +456,14 @@ class SharedFleet(Gate):
         return {*map(division.shard_of, there), *((division.own or frozenset()) - self._shares.own)}
 
 
-def share_fleet(built: Built, shares: Shares, stored: FollowedFleet) -> None:
+def share_fleet(built: Built, shares: Shares, stored: FollowedFleet, can_probe: Callable[[], bool]) -> None:
     """Let a daemon that does not run yet plan only a share of the sources, in step with other planners."""
     known, notifier = built.decider.known, built.loops.notifier
     known.owned = Division(frozenset(), scope_of=built.decider.settings.throttle_scope)
     busy = (built.loops.probes.under_way, built.loops.pushes.under_way)
-    fleet = SharedFleet(shares, stored, built.recall, built.declarations, busy, built.resources.clock)
+    fleet = SharedFleet(shares, stored, built.recall, built.declarations, busy, built.resources.clock, can_probe)
     fleet.released.listen(built.loops.probes.give_back)
+    fleet.gained.listen(built.loops.probes.choose_again)
     fleet.many_gained.listen(built.loops.plan_loop.plan_soon)
     fleet.looked.listen(notifier.wake)
     fleet.told.listen(built.news.notify)

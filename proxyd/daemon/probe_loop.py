@@ -131,15 +131,18 @@ class _ProbeChoice:
         self._clock = clock
         self._metrics = metrics
         self._reached: Chronon | None = None  # the last chronon that has probes: chosen for it, or carried to it
-        self._started = 0  # probes that started since the last choice
+        self._has_more = False  # whether sources have come since the last choice
+        self._started = 0  # probes that started in the last chronon that has probes
         self._choose_again_s = -inf
         self._overload = OverloadLimiter()
         self._used = _BudgetUse()
         self._is_ahead = False  # whether our time is ahead of the machine's clock, which was put back
 
     def choose(self, now: Chronon, now_s: float) -> None:
-        """Choose once in each chronon; give back the probes that an earlier one did not start."""
-        if self._reached is not None and now <= self._reached:
+        """Choose once in each chronon, and after ``choose_again``; give back what an earlier one did not start."""
+        is_again = self._has_more and now == self._reached
+        self._has_more = False
+        if self._reached is not None and now <= self._reached and not is_again:
             return
         waiting, known = self.waiting.take_all(), self._decider.known
         if self._reached == now - 1 and waiting and now_s < self._choose_again_s:
@@ -148,12 +151,15 @@ class _ProbeChoice:
         if self._reached == now - 1:
             self._overload.after(self._started, dropped=len(waiting))
         for planned in waiting:
-            self.drop(planned)
-        self._reached, self._started = now, 0
+            if is_again:
+                self._put_back(planned)
+            else:
+                self.drop(planned)
+        self._reached, self._started = now, self._started if is_again else 0
         length_s = known.grid.length_s
         self.waiting.begin_chronon(length_s, self._planner.settings.capacity(now))
         # After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one
-        from_s = now_s if now_s - known.grid.start_s(now) > _LATE_S else -inf
+        from_s = now_s if is_again or now_s - known.grid.start_s(now) > _LATE_S else -inf
         began_s = self._clock.monotonic_s()
         choice = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
         took_s = self._clock.monotonic_s() - began_s
@@ -166,7 +172,7 @@ class _ProbeChoice:
         held_back[choice.limit] += choice.passed_over
         for constraint, count in held_back.items():
             self._metrics.postponed.labels(constraint).inc(count)
-        self._count_budget(now, choice.spent)
+        self._count_budget(now_s, choice.spent, 0 if is_again else self._planner.settings.capacity(now))
         self._note_clock()
         self._choose_again_s = self._clock.time_s() + _TIMES_CHOOSING * took_s
         if took_s > length_s and (late := known.grid.chronon_at(self._clock.time_s())) > now:
@@ -183,10 +189,13 @@ class _ProbeChoice:
                 self.drop(planned)
             else:
                 self.waiting.put_late(carried)
-        self._count_budget(now, 0)
+        self._count_budget(self._clock.time_s(), 0, capacity)
 
-    def _count_budget(self, now: Chronon, spent: int) -> None:
-        now_s, capacity = self._clock.time_s(), self._planner.settings.capacity(now)
+    def choose_again(self) -> None:
+        """Choose again in this chronon, for what is left of it: sources that have come would wait for the next one."""
+        self._has_more = True
+
+    def _count_budget(self, now_s: float, spent: int, capacity: int) -> None:
         self.chosen_s = now_s
         self._metrics.allowed.inc(capacity)
         self._metrics.budget_used.set(self._used.add(now_s, spent, capacity))
@@ -203,8 +212,11 @@ class _ProbeChoice:
 
     def drop(self, planned: PlannedProbe) -> None:
         """Give a probe back that is not made."""
-        now_s = self._clock.time_s()
         self._metrics.dropped.inc()
+        self._put_back(planned)
+
+    def _put_back(self, planned: PlannedProbe) -> None:
+        now_s = self._clock.time_s()
         self._metrics.budget_used.set(self._used.add(now_s, -self._units(planned), 0))
         self._planner.drop(planned, now_s)
 
@@ -309,6 +321,11 @@ class ProbeLoop:
         known = self._decider.known
         for planned in self._choice.waiting.take_of(lambda source_id: not known.has(source_id)):
             self._choice.drop(planned)
+
+    def choose_again(self) -> None:
+        """Choose probes at once: sources have come."""
+        self._choice.choose_again()
+        self._wake.notify()
 
     def _give_up(self, planned: PlannedProbe, why: Unmade) -> None:
         """Let a probe that has no outcome be planned again; if it may have been made, it counts as one."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
 from alembic import command
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from proxyd.app.wiring import create_token
 from proxyd.base.clock import SystemClock
 from proxyd.config.settings import Settings
 from proxyd.core.errors import LeaseLostError, OtherSettingsError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
+from proxyd.store.databases import membership
 from proxyd.store.databases.lease import DatabaseTime, Lease
-from proxyd.store.databases.membership import Membership, sharing, working_as
+from proxyd.store.databases.membership import Member, Membership, sharing, working_as
 from proxyd.store.databases.postgresql import session_of, wait_for_answer
 from proxyd.store.databases.schema import is_newest, migration_config
 from tests.servers import PostgresServer
@@ -165,3 +166,26 @@ async def test_a_planner_with_other_settings_is_refused_by_name_until_the_first_
             pass
     async with planning_with("second", budget="90/min", lease="30s"):
         pass
+
+
+async def test_of_two_with_other_settings_that_join_at_once_one_is_refused(
+    postgresql: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, check = postgresql.create(), membership._check_agreement
+
+    def check_slowly(member: Member, connection: Connection) -> None:
+        check(member, connection)
+        connection.execute(text("SELECT pg_sleep(0.3)"))  # the other one looks meanwhile
+
+    async with sharing(database, Lease("planner", LEASE_S), "makes the tables", wait=CLOCK.sleep):
+        pass
+    monkeypatch.setattr(membership, "_check_agreement", check_slowly)
+    async with AsyncExitStack() as stack:
+        joining = [
+            stack.enter_async_context(
+                sharing(database, Lease("planner", LEASE_S), budget, wait=CLOCK.sleep, settings={"budget": budget})
+            )
+            for budget in ("60/min", "90/min")
+        ]
+        found = await asyncio.gather(*joining, return_exceptions=True)
+        assert sorted(isinstance(each, OtherSettingsError) for each in found) == [False, True]

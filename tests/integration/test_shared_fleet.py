@@ -68,7 +68,9 @@ class Planner:
         parts = (CheckSettings(), Metrics(), lambda _: b"s", stored.sources)
         self.declarations = Declarations(folder, recall, clock, *parts)
         self.under_way: set[str] = set()
-        self.fleet = SharedFleet(shares, stored, recall, self.declarations, [lambda: self.under_way], clock)
+        self.fleet = SharedFleet(
+            shares, stored, recall, self.declarations, [lambda: self.under_way], clock, lambda: True
+        )
         shares.runs[shares.name] = ""
         shares.has_looked.set()
 

@@ -60,6 +60,7 @@ class Party:
     following: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)  # the shards in which something is under way
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    looked: list[float] = field(default_factory=list)  # for how long each process wants to rest after a look
 
     @asynccontextmanager
     async def join(self, name: str) -> AsyncIterator[Membership]:
@@ -76,7 +77,14 @@ class Party:
                 with suppress(asyncio.CancelledError):
                     await task
 
-    async def _soon(self, _after_s: float) -> None:
+    async def looks(self) -> None:
+        """Wait until each has looked several times."""
+        self.looked.clear()
+        while len(self.looked) < 5 * len(self.members):
+            await CLOCK.sleep(1.0 / LOOKS)
+
+    async def _soon(self, after_s: float) -> None:
+        self.looked.append(after_s)
         await CLOCK.sleep(1.0 / LOOKS)
 
     async def _busy(self) -> set[int]:
@@ -116,6 +124,23 @@ async def test_each_has_a_fair_share_and_the_others_take_over_that_of_one_that_e
             async with party.join("c"):
                 await party.have(21, 21, 22)
             await party.have(32, 32)
+        await party.have(SHARDS)
+
+
+async def test_one_that_cannot_probe_yet_has_nothing_while_another_can(party: Party) -> None:
+    async with party.join("a") as first:
+        await party.have(SHARDS)
+        await first.shares.note_runs("digest")
+        async with party.join("b") as second:
+            await party.looks()
+            assert (len(first.shares.own), len(second.shares.own)) == (SHARDS, 0)
+            assert first.shares.all_run("digest")
+            await second.shares.note_runs("another")
+            await party.have(32, 32)
+            assert not first.shares.all_run("digest")
+            async with party.join("c") as third:
+                await party.looks()
+                assert not third.shares.own
         await party.have(SHARDS)
 
 

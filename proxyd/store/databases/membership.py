@@ -29,10 +29,11 @@ from proxyd.store.databases.postgresql import (
     wait_for_answer,
 )
 from proxyd.store.databases.schema import is_newest, migrate
-from proxyd.store.databases.shards import SHARDS, shard_of, turnover
+from proxyd.store.databases.shards import SHARDS, Turnover, shard_of, turnover
 
 PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease
+_SOON_S = 0.2  # between looks while shards change hands: nobody asks their hosts
 _WAITS = 5  # for the tables, during one lease
 _LEAVING = 0.2  # of a lease, for which who leaves waits for the database
 _MOST_MEMBERS = 2**31 - 1  # the number of a lock has 32 bits
@@ -50,8 +51,8 @@ class Member:
     """A planner that shares the work.
 
     ``number`` is that of its lock. It is reached at ``address``, which may be empty, is asked with ``secret`` by
-    others, and ``runs`` the declaration with this digest. Once it has ended, its probers may work for ``rest_s``. All
-    planners have the same ``settings``.
+    others, and ``runs`` the declaration with this digest, which is empty until it can probe. Once it has ended, its
+    probers may work for ``rest_s``. All planners have the same ``settings``.
     """
 
     name: str
@@ -84,6 +85,17 @@ class _View(NamedTuple):
     alive: dict[int, Member]
     dead: frozenset[int]
 
+    def turnover_of(self, me: int) -> Turnover:
+        """Return what a process should take and give up; one that cannot probe yet does neither if another can.
+
+        Half of a fleet was not probed for 35 s because a planner that had no prober yet took it.
+        """
+        ready = {number for number, each in self.alive.items() if each.runs} or self.alive.keys()
+        if me not in ready:
+            return Turnover()
+        idle = self.alive.keys() - ready
+        return turnover({s: holder for s, holder in self.holders.items() if holder not in idle}, ready, me)
+
 
 class _Taken(NamedTuple):
     """Shards that a process has taken, and which probers may work for how long for those that had them."""
@@ -103,6 +115,7 @@ class Shares:
         self._successor: _Successor | None = None
         self._resting: frozenset[int] = frozenset()  # shards of a process that has ended, for which others may work
         self._must_succeed = False  # they are to be told, perhaps since a look that failed in the middle
+        self._is_changing = False  # whether shards come or go soon
         self._turn = asyncio.Lock()  # of what changes which probers are recorded
         self._connections = connections
         self._lease = lease
@@ -142,11 +155,12 @@ class Shares:
         return None if holder is None else self._view.alive.get(holder)
 
     def all_run(self, digest: str) -> bool:
-        """Whether all processes ran this declaration at the last look."""
-        return all(each.runs == digest for each in self._view.alive.values())
+        """Whether all processes that may have sources ran this declaration at the last look."""
+        holders = {*self._view.holders.values()}
+        return all(m.runs == digest for number, m in self._view.alive.items() if m.runs or number in holders)
 
     async def note_runs(self, digest: str) -> None:
-        """Let the others know which declaration this process runs."""
+        """Let the others know that this process can probe, and which declaration it runs."""
         await self._ask(partial(_note, self._lease, self._member, {"runs": digest}))
 
     async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
@@ -176,13 +190,14 @@ class Shares:
                 if said != str(error):
                     said = str(error)
                     log.warning("shards are not shared at the moment", role=PLANNER, error=said)
-            await sleep(self._lease.length_s / _LOOKS)
+            pause_s = self._lease.length_s / _LOOKS
+            await sleep(min(pause_s, _SOON_S) if self._is_changing else pause_s)
 
     async def _step(self, changed: Callable[[], object], busy: Callable[[], Awaitable[Collection[int]]]) -> None:
         view = self._view = await self._ask(_look)
         if self._member.number not in view.alive:
             return
-        due = turnover(view.holders, view.alive.keys(), self._member.number)
+        due = view.turnover_of(self._member.number)
         own = frozenset(shard for shard, holder in view.holders.items() if holder == self._member.number)
         if self._successor is not None:
             left = frozenset(shard for shard in due.take if view.holders[shard] is not None)
@@ -192,6 +207,7 @@ class Shares:
             own |= await self._taken(view, due.take)
         if self._successor is None or self._successor.check_free():
             self._resting = frozenset()
+        self._is_changing = bool(due.give or due.lacks or self._resting)
         self._note(own - due.give - self._resting, changed)
         self.has_looked.set()
         if due.give and (quiet := due.give.difference(await busy(), self._resting)):
@@ -338,6 +354,8 @@ def _join(member: Member, connection: Connection) -> None:
         connection.execute(insert_new(t.shards).on_conflict_do_nothing(), fresh)
     elif count != SHARDS:
         raise StoreError(f"the work of the planners is divided into {count} shards, by this version into {SHARDS}")
+    # One joins after the other: two with differing settings that joined at the same moment did not see each other
+    connection.execute(select(func.pg_advisory_xact_lock(MEMBERS, 0)))
     _check_agreement(member, connection)
     connection.execute(insert(t.members), {"member": member.number, "role": PLANNER, "name": member.name})
     row = {name: getattr(member, name) for name in ("address", "secret", "runs", "rest_s", "settings")}

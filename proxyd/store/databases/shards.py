@@ -23,14 +23,15 @@ def shard_of(key: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turnover:
-    """The shards that a process should take now, and those that it should give up."""
+class Turnover:
+    """The shards that a process should take now, those that it should give up, and how many others must give first."""
 
     take: frozenset[int] = frozenset()
     give: frozenset[int] = frozenset()
+    lacks: int = 0
 
 
-def turnover(holders: Mapping[int, int | None], members: Collection[int], me: int) -> _Turnover:
+def turnover(holders: Mapping[int, int | None], members: Collection[int], me: int) -> Turnover:
     """Return what brings a process nearer to its fair share; once all have followed, nobody takes or gives any more.
 
     The shares differ by one at most; the processes with the smaller numbers have the larger ones.
@@ -45,13 +46,14 @@ def turnover(holders: Mapping[int, int | None], members: Collection[int], me: in
     Examples
     --------
     >>> turnover({0: 7, 1: 7, 2: 7, 3: 5}, members=[7, 8], me=7)
-    _Turnover(take=frozenset(), give=frozenset({2}))
+    Turnover(take=frozenset(), give=frozenset({2}), lacks=0)
     >>> turnover({0: 7, 1: 7, 2: None, 3: 5}, members=[7, 8], me=8)
-    _Turnover(take=frozenset({2, 3}), give=frozenset())
+    Turnover(take=frozenset({2, 3}), give=frozenset(), lacks=0)
     """
     least, over = divmod(len(holders), len(members))
     fair = least + (sum(each < me for each in members) < over)
     own = sorted(shard for shard, holder in holders.items() if holder == me)
     fair = max(fair, FIRST_SHARD in own)
     free = sorted(shard for shard, holder in holders.items() if holder not in members)
-    return _Turnover(frozenset(free[: max(0, fair - len(own))]), frozenset(own[fair:]))
+    wanted = max(0, fair - len(own))
+    return Turnover(frozenset(free[:wanted]), frozenset(own[fair:]), max(0, wanted - len(free)))

@@ -243,6 +243,29 @@ async def test_what_a_chronon_has_not_used_before_the_start_is_not_made_up_for(l
     await task
 
 
+async def test_sources_that_come_within_a_chronon_are_probed_in_what_is_left_of_it() -> None:
+    clock, transport, metrics = FakeClock(T0), Nobody(Unmade.LOST), Metrics()
+    found = decider(declaration(), now_s=T0, budget=Budget(10.0))
+    few = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(20)), rule("r"))
+    many = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(200)), rule("r"))
+    found.declare(few, dict.fromkeys(few.rules, T0), T0)
+    loop = probe_loop(found, transport, RecordingMemory(), clock, metrics)
+    task = asyncio.create_task(loop.run())
+    await settle(500)
+    await clock.advance(4.0)
+    await settle(500)
+    found.declare(many, dict.fromkeys(few.rules, T0), T0 + 4.0)
+    loop.choose_again()
+    await clock.advance(5.9)
+    await settle(500)
+    assert 60 < len(transport.asked) <= 100
+    assert len({*transport.asked}) == len(transport.asked)
+    assert sample(metrics, "proxyd_budget_probes_total") == 100
+    assert sample(metrics, "proxyd_dropped_probes_total") == 0
+    await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
+    await task
+
+
 async def test_after_a_freeze_within_a_chronon_the_budget_holds_by_the_second() -> None:
     clock, transport = FakeClock(T0 + 20.0), Nobody(Unmade.NOT_BEGUN)
     found = decider(declaration(), now_s=T0 + 20.0, chronon_s=60.0, budget=Budget(20.0))
