@@ -263,10 +263,11 @@ class Webhooks(Protocol):
     ) -> Sequence[WebhookDelivery]:
         """Claim unconfirmed webhooks until ``until_s``, and return those that nobody else had claimed."""
 
-    async def record_ping(
-        self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str, *, claimed_until_s: float = 0.0
-    ) -> None:
+    async def extend_claims(self, webhooks: Collection[WebhookDelivery], until_s: float) -> None:
+        """Let claims of webhooks last until ``until_s``."""
+
+    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         """Record the result of a ping; for a webhook that has answered before, only that it accepts again.
 
-        A webhook that stays unconfirmed keeps the time since which it is, and is claimed for longer.
+        A webhook that stays unconfirmed keeps the time since which it is.
         """

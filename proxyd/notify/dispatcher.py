@@ -20,8 +20,8 @@ from proxyd.net.http_values import without_path
 from proxyd.notify.channels.message_forms import digest
 from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
 
-_CLAIM_S = 20.0  # for which nobody else sends what a notifier that was killed had begun
-_EXTENSION_S = 5.0  # between extensions of claims, or the loop may be late
+CLAIM_S, EXTENSION_S = 20.0, 5.0
+"""For how long nobody else sends what a notifier that was killed had begun, and how often a living one extends that."""
 _IDLE_S = 3600.0
 _SHORTEST_S = 0.001
 log = structlog.get_logger("notify")
@@ -97,7 +97,7 @@ class Dispatcher:
                 await self._extend_claims()
                 await self._make_digests()
                 pause_s = await self._start_due(tasks.create_task)
-                await self._wake.sleep(self._clock, min(pause_s, _EXTENSION_S) if self._running else pause_s)
+                await self._wake.sleep(self._clock, min(pause_s, EXTENSION_S) if self._running else pause_s)
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more attempts; wait for the running ones, then cancel them: the next process repeats them."""
@@ -120,9 +120,9 @@ class Dispatcher:
         now_s = self._clock.time_s()
         if not self._running:
             self._extended_s = now_s
-        elif now_s >= self._extended_s + _EXTENSION_S:
+        elif now_s >= self._extended_s + EXTENSION_S:
             self._extended_s = now_s
-            await self._outbox.extend_claims([each.lane for each in self._running.values()], now_s + _CLAIM_S)
+            await self._outbox.extend_claims([each.lane for each in self._running.values()], now_s + CLAIM_S)
 
     async def _make_digests(self) -> None:
         now_s = self._clock.time_s()
@@ -144,7 +144,7 @@ class Dispatcher:
             claimed = await self._outbox.claim_deliveries(
                 now_s,
                 hold_s=settings.hold_s,
-                until_s=now_s + _CLAIM_S,
+                until_s=now_s + CLAIM_S,
                 limit=room,
                 shut=shut,
             )

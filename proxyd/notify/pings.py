@@ -20,10 +20,10 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.politeness.endpoints import wait_after_attempt_s
 from proxyd.net.http_values import without_path
 from proxyd.notify.channels.webhook import known_secret
+from proxyd.notify.dispatcher import CLAIM_S, EXTENSION_S
 
 _FIRST_AT_ONCE, _AGAIN_AT_ONCE = 64, 16
 _LONGEST_S = 3600.0
-_CLAIM_S = 60.0  # longer than an attempt
 log = structlog.get_logger("notify")
 
 
@@ -71,23 +71,25 @@ class Pings:
         """Ping until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopped:
-                all_are_ours = await self._follow(tasks)
-                await self._wake.sleep(self._clock, inf if all_are_ours else _CLAIM_S)
+                is_known = await self._follow(tasks)
+                await self._wake.sleep(self._clock, inf if is_known else EXTENSION_S)
             for task in self._asking.values():
                 task.cancel()
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> bool:
-        """Start pinging new webhooks; stop for those that are no longer declared; return whether we ping all."""
+        """Start pinging new webhooks; stop for those that are no longer declared; return whether none is left."""
         before = set(self._asking)  # those answered during the read are still among them
         unconfirmed = {each.webhook: each for each in await self._webhooks.list_unconfirmed()}
         for webhook in self._asking.keys() - unconfirmed.keys():
             self._asking.pop(webhook).cancel()
         fresh = unconfirmed.keys() - self._asking.keys() - before
         now_s = self._clock.time_s()
-        ours = await self._webhooks.claim(fresh, now_s, now_s + _CLAIM_S) if fresh else ()
-        for webhook in ours:
+        # Also while one waits for its next attempt: those of a notifier that had ended were left alone for half an hour
+        if self._asking:
+            await self._webhooks.extend_claims([*self._asking], now_s + CLAIM_S)
+        for webhook in await self._webhooks.claim(fresh, now_s, now_s + CLAIM_S) if fresh else ():
             self._asking[webhook] = tasks.create_task(self._ask(unconfirmed[webhook]), name="ping")
-        return len(ours) == len(fresh)
+        return not unconfirmed
 
     async def _ask(self, unconfirmed: UnconfirmedWebhook) -> None:
         webhook = unconfirmed.webhook
@@ -109,13 +111,11 @@ class Pings:
                 log.error("a webhook did not accept its ping; its notifications are tried one by one", **fields)
                 return WebhookState.UNANSWERED, refusal.message
             log.warning("a webhook did not accept its ping yet", retry_in_s=round(wait_s, 1), **fields)
-            now_s = self._clock.time_s()
             await self._webhooks.record_ping(
                 unconfirmed.webhook,
                 WebhookState.UNCONFIRMED,
-                now_s,
+                self._clock.time_s(),
                 f"not accepted yet: {refusal.message}",
-                claimed_until_s=now_s + wait_s + _CLAIM_S,
             )
             await self._clock.sleep(wait_s)
         raise AssertionError  # the ladder ends

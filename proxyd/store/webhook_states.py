@@ -43,7 +43,6 @@ class _Answer(NamedTuple):
     state: WebhookState
     now_s: float
     detail: str
-    claimed_until_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +97,16 @@ class SqlWebhooks:
 
         return await self._writer.submit(write)
 
-    async def record_ping(
-        self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str, *, claimed_until_s: float = 0.0
-    ) -> None:
+    async def extend_claims(self, webhooks: Collection[WebhookDelivery], until_s: float) -> None:
+        """Let claims of webhooks last until ``until_s``."""
+        among = tuple_(*_COLUMNS).in_([key_of(each) for each in webhooks])
+        locked = tuple_(*_COLUMNS).in_(select(*_COLUMNS).where(among).order_by(*_COLUMNS).with_for_update())
+        extending = update(t.webhooks).where(locked).values(claimed_until_s=until_s)
+        await self._writer.submit(lambda connection: connection.execute(extending))
+
+    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         """Record a ping's result and release held deliveries; after an earlier answer, only that it accepts again."""
-        self._answers.append(_Answer(key_of(webhook), state, now_s, detail, claimed_until_s))
+        self._answers.append(_Answer(key_of(webhook), state, now_s, detail))
         await self._writer.submit(self._write_answers)
 
     def _write_answers(self, connection: Connection) -> None:
@@ -112,13 +116,11 @@ class SqlWebhooks:
             return
         among = tuple_(*_COLUMNS).in_([each.key for each in answers])
         stored = {tuple(row)[:4]: row.state for row in connection.execute(_LOCKED.where(among))}
-        for key, state, now_s, detail, until_s in answers:
+        for key, state, now_s, detail in answers:
             if state is not WebhookState.CONFIRMED and stored.get(key) != WebhookState.UNCONFIRMED.value:
                 continue
             if state is WebhookState.UNCONFIRMED:
-                connection.execute(
-                    update(t.webhooks).where(_OF_KEY).values(detail=detail, claimed_until_s=until_s), [_of(key)]
-                )
+                connection.execute(update(t.webhooks).where(_OF_KEY).values(detail=detail), [_of(key)])
                 continue
             values = {"state": state.value, "since_s": now_s, "detail": detail}
             connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])

@@ -434,6 +434,17 @@ async def test_what_goes_to_a_webhook_waits_until_that_has_answered(store: SqlSt
     assert [name for name, _ in await due(store, 7.0)] == ["1", "2"]
 
 
+async def test_a_webhook_is_claimed_by_one_until_that_says_no_more(store: SqlStore) -> None:
+    await accept(store, "STANDARD", 1.0)
+    webhooks = store.webhooks
+    assert await webhooks.claim([ENDPOINT], 2.0, 22.0) == [ENDPOINT]
+    assert await webhooks.claim([ENDPOINT], 21.0, 99.0) == []
+    await webhooks.record_ping(ENDPOINT, WebhookState.UNCONFIRMED, 21.0, "503")
+    await webhooks.extend_claims([ENDPOINT], 41.0)
+    assert await webhooks.claim([ENDPOINT], 40.0, 99.0) == []
+    assert await webhooks.claim([ENDPOINT], 41.0, 99.0) == [ENDPOINT]
+
+
 async def test_a_webhook_that_is_declared_again_stays_confirmed_and_one_in_another_form_is_asked(
     store: SqlStore,
 ) -> None:

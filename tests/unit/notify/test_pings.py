@@ -42,11 +42,11 @@ class MemoryWebhooks:
         self.claimed |= dict.fromkeys(won, until_s)
         return won
 
-    async def record_ping(
-        self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str, *, claimed_until_s: float = 0.0
-    ) -> None:
+    async def extend_claims(self, webhooks: Collection[WebhookDelivery], until_s: float) -> None:
+        self.claimed |= dict.fromkeys(webhooks, until_s)
+
+    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         self.states[webhook] = state
-        self.claimed[webhook] = claimed_until_s
 
 
 class Asked:
@@ -188,6 +188,20 @@ async def test_one_that_another_notifier_pings_is_asked_here_once_its_claim_has_
     async with running(webhooks, channel, clock) as (_, changed):
         await clock.advance(89.0)
         assert channel.messages == []
-        await clock.advance(61.0)
+        await clock.advance(6.0)
         await until(changed, lambda: webhooks.states[HOOK] is WebhookState.CONFIRMED)
     assert len(channel.messages) == 1
+
+
+async def test_the_webhooks_of_a_notifier_that_has_ended_are_asked_by_another_while_they_wait() -> None:
+    webhooks, clock = MemoryWebhooks(HOOK), FakeClock(T0)
+    busy = DeliveryError("503", retryable=True, retry_after_s=1800.0)
+    async with running(webhooks, Asked(busy), clock) as (_, changed), running(webhooks, other := Asked(), clock):
+        await clock.advance(600.0)
+        assert other.messages == []  # the first one waits for its next attempt
+    # both have ended, as if killed: their claim was not given back
+    assert webhooks.claimed[HOOK] > clock.time_s()
+    async with running(webhooks, other, clock) as (_, changed):
+        await clock.advance(26.0)
+        await until(changed, lambda: webhooks.states[HOOK] is WebhookState.CONFIRMED)
+    assert len(other.messages) == 1
