@@ -85,6 +85,9 @@ class Metrics:
         self.store_waits = Gauge(
             "proxyd_store_waits_seconds", "For how long the database has not been written: locked, or full.", registry=r
         )
+        self.session_waits = Gauge(
+            "proxyd_session_waits_seconds", "For how long a read has waited for a session of the database.", registry=r
+        )
         self.prober_aside = Gauge(
             "proxyd_prober_aside",
             "1 for a prober that fails where others do not, and has no work.",

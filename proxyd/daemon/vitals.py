@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from proxyd.base.clock import MOST_OFF_S
@@ -44,18 +45,25 @@ class DaemonVitals:
 
     async def _refresh(self) -> None:
         metrics = self.registry
+        metrics.unanswered.set(self.probes.silence_s(self.clock.time_s()))
+        metrics.store_waits.set(self.store.writer.waits_s)
+        metrics.session_waits.set(self.store.session_waits_s())
+        metrics.models_off.set(len(self.explainer.misfits()))
+        with suppress(TimeoutError):  # a wait for the database must not hide that it is waited for
+            async with asyncio.timeout(_PING_S):
+                await self._read_outbox()
+        counts = self.known.streams.of_rules(self.known.compiled.declaration.rules)
+        metrics.completeness.set(1.0 if counts.completeness is None else counts.completeness)
+        metrics.utility.set(1.0 if counts.utility is None else counts.utility)
+
+    async def _read_outbox(self) -> None:
+        metrics = self.registry
         depth, oldest_s, held, dead = await self.store.outbox_depth()
         metrics.outbox_depth.set(depth)
         metrics.outbox_held.set(held)
         metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
         metrics.outbox_dead.set(dead)
         metrics.endpoints_disabled.set(len(await self.store.list_disabled_endpoints()))
-        counts = self.known.streams.of_rules(self.known.compiled.declaration.rules)
-        metrics.completeness.set(1.0 if counts.completeness is None else counts.completeness)
-        metrics.utility.set(1.0 if counts.utility is None else counts.utility)
-        metrics.unanswered.set(self.probes.silence_s(self.clock.time_s()))
-        metrics.store_waits.set(self.store.writer.waits_s)
-        metrics.models_off.set(len(self.explainer.misfits()))
 
     @property
     def probers_aside(self) -> Mapping[str, str]:

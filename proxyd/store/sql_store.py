@@ -109,6 +109,7 @@ class SqlStore(SqlOutbox):
         self.plan = SqlPlanRecord(self.writer, self.read, self.read_each, self._part)
         self.access = SqlAccess(self.writer, self.read)
         self.upkeep = upkeep
+        self.session_waits_s = connections.waits_s
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation | RuleResults] = deque()

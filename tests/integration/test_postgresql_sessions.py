@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, NullPool, func, select, text
 from sqlalchemy.ext.asyncio import create_async_engine
+from structlog.testing import capture_logs
 
 from proxyd.base.clock import SystemClock
 from proxyd.core.errors import StoreUnreachableError
@@ -21,6 +22,7 @@ from proxyd.store.databases.connections import LOCKS, NEWS
 from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
 from proxyd.store.databases.schema import upgrade
 from proxyd.store.sql_store import SqlStore
+from tests.acceptance.support import eventually
 from tests.databases import migrate
 from tests.servers import PostgresServer
 
@@ -49,6 +51,32 @@ async def test_a_session_that_holds_locks_while_others_copy_is_not_ended(postgre
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "0"]
     async with open_connections(address, lease_s=30.0) as connections:
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "30s"]
+
+
+async def test_who_waits_for_a_session_says_so_and_is_counted_and_nothing_fails(
+    postgresql: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SAY_S", 0.1)
+    address, key = postgresql.create(), 7
+    async with open_connections(address) as connections:
+        assert connections.waits_s() == 0.0
+        await connections.writer.call(lambda c: c.execute(select(func.pg_advisory_lock(key))))
+        with capture_logs() as said:
+            query = text(f"SELECT pg_advisory_lock_shared({key}), pg_advisory_unlock_shared({key}), 1")
+            asked = [
+                asyncio.create_task(connections.readers.call(lambda c: c.execute(query).scalars(2).one()))
+                for _ in range(3 * module._READERS)
+            ]
+            await eventually(lambda: said, "it is said")
+            assert connections.waits_s() >= 0.1
+            assert await connections.people.call(lambda c: c.scalar(select(1))) == 1  # another pool
+            await connections.writer.call(lambda c: c.execute(select(func.pg_advisory_unlock(key))))
+            assert await asyncio.gather(*asked) == [1] * len(asked)
+        assert connections.waits_s() == 0.0
+    assert [each["event"] for each in said] == [
+        "all sessions of the database are in use: others wait",
+        "sessions of the database are free again",
+    ]
 
 
 async def test_planners_record_notifications_one_after_the_other(postgresql: PostgresServer) -> None:

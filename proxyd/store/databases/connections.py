@@ -85,6 +85,8 @@ class StoreConnections:
     readers: Connections
     people: Connections
     upkeep: _Upkeep
+    waits_s: Callable[[], float] = float
+    """Return for how long a read has waited for one of the connections, in seconds; 0 if none does."""
 
 
 async def breakable(work: Coroutine[Any, Any, T], break_off: Callable[[], object]) -> T:

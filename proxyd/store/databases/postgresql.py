@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
+import structlog
 from sqlalchemy import URL, Connection, NullPool, func, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -23,6 +24,7 @@ LOCK_OF = {"planner": 2, "notifier": 3}
 _READERS, _PEOPLE = 4, 2
 _NAMED, _FOR_PEOPLE = "proxyd ", " people"  # around a name, in the sessions that the server lists
 _CONNECT_S = 5.0
+_SAY_S = 1.0  # after which a wait for a session of a pool is said
 _PATIENCE_S = 3600.0  # for a session of a pool; at 30 s a planner under load took that for a failure, and ended
 _KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # a peer that vanished is noticed within a minute
 _UNHEARD_MS = 60_000  # the same for sent data: no keepalive goes out while data is unacknowledged
@@ -34,6 +36,7 @@ _END_SESSIONS = text(
 )
 
 T = TypeVar("T")
+log = structlog.get_logger("store")
 
 
 class _WatchedConnection(asyncpg.Connection):  # type: ignore[misc]  # it has no types
@@ -138,16 +141,46 @@ async def wait_for_answer(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
 
 
 class _PooledConnections:
-    """Sessions from pools that open and close as needed."""
+    """Sessions from a pool that open and close as needed; who waits for one for long says so, and is counted."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
+        self._waiting: dict[object, float] = {}  # since when, by the loop's clock, the longest first
+        self._says = False
+
+    @property
+    def waits_s(self) -> float:
+        """For how long somebody has waited for a session, in seconds; 0 if nobody does."""
+        since_s = next(iter(self._waiting.values()), None)
+        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
     async def call(self, function: Callable[[Connection], T]) -> T:
         """Return ``function(connection)``, run in a transaction."""
-        with _errors():
-            async with self._engine.begin() as connection:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(_errors())
+            with self._wait():
+                connection = await stack.enter_async_context(self._engine.connect())
+            async with connection.begin():
                 return await connection.run_sync(function)
+
+    @contextmanager
+    def _wait(self) -> Iterator[None]:
+        waiting, loop = object(), asyncio.get_running_loop()
+        self._waiting[waiting] = loop.time()
+        saying = loop.call_later(_SAY_S, self._say)
+        try:
+            yield
+        finally:
+            saying.cancel()
+            after_s = loop.time() - self._waiting.pop(waiting)
+            if self._says and not self.waits_s > _SAY_S:
+                log.info("sessions of the database are free again", after_s=round(after_s, 1))
+                self._says = False
+
+    def _say(self) -> None:
+        if not self._says:
+            log.warning("all sessions of the database are in use: others wait", waiting=len(self._waiting))
+        self._says = True
 
 
 class PostgresUpkeep:
@@ -215,8 +248,8 @@ async def postgresql_connections(
             session = SessionConnection(await writing.connect())
         stack.push_async_callback(session.close)
         people = open_session(name + _FOR_PEOPLE, _PEOPLE, idle_in_transaction_session_timeout=_milliseconds(lease_s))
-        readers = _PooledConnections(open_session(f"{name} readers", _READERS))
-        yield StoreConnections(session, readers, _PooledConnections(people), PostgresUpkeep(people))
+        pools = _PooledConnections(open_session(f"{name} readers", _READERS)), _PooledConnections(people)
+        yield StoreConnections(session, *pools, PostgresUpkeep(people), lambda: max(each.waits_s for each in pools))
 
 
 @asynccontextmanager
