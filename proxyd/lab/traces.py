@@ -10,23 +10,25 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from proxyd.core.errors import ModelError, TraceError
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Epoch
+from proxyd.core.rates.week_bins import WEEK_S
 
 if TYPE_CHECKING:
     from _csv import Reader
 
 
-def zipf_rates(sources: int, *, exponent: float, total_per_s: float) -> NDArray[np.float64]:
+def zipf_rates(sources: int, *, exponent: float, total_per_s: float) -> Floats:
     """Return update rates proportional to ``1 / rank ** exponent``, largest first, that sum to ``total_per_s``.
 
     >>> zipf_rates(3, exponent=1.0, total_per_s=11.0)
     array([6., 3., 2.])
     """
     weights = np.arange(1, sources + 1, dtype=np.float64) ** -exponent
-    rates: NDArray[np.float64] = weights * (total_per_s / weights.sum())
+    rates: Floats = weights * (total_per_s / weights.sum())
     return rates
 
 
@@ -55,7 +57,7 @@ class Week:
         if self.period_s <= 0 or not self.factors or min(self.factors) < 0 or sum(self.factors) <= 0:
             raise ValueError("a week needs a length and factors of which none is negative and one is positive")
 
-    def edges_s(self, start_s: float, stop_s: float) -> NDArray[np.float64]:
+    def edges_s(self, start_s: float, stop_s: float) -> Floats:
         """Return ``start_s``, ``stop_s`` and the times between them at which the intensity changes."""
         piece_s = self.period_s / len(self.factors)
         first = floor((start_s - self.phase_s) / piece_s) + 1
@@ -63,15 +65,15 @@ class Week:
         inside = self.phase_s + np.arange(first, last, dtype=np.float64) * piece_s
         return np.concatenate([[start_s], inside[(inside > start_s) & (inside < stop_s)], [stop_s]])
 
-    def expect(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expect(self, times_s: Floats) -> Floats:
         """Return the expected events at rate 1 from the beginning of a week to each time: ``t`` on average."""
         count = len(self.factors)
         pieces = (times_s - self.phase_s) * (count / self.period_s)
         heights = np.array(self.factors) * (self.period_s / sum(self.factors))
         weeks = np.floor(pieces / count)
         levels = np.concatenate([[0.0], np.cumsum(heights)])
-        within: NDArray[np.float64] = np.interp(pieces - weeks * count, np.arange(count + 1), levels)
-        total: NDArray[np.float64] = weeks * self.period_s + within
+        within: Floats = np.interp(pieces - weeks * count, np.arange(count + 1), levels)
+        total: Floats = weeks * self.period_s + within
         return total
 
 
@@ -79,9 +81,7 @@ STEADY = Week(1.0, (1.0,))
 """The week of a source with a constant rate."""
 
 
-def poisson_events(
-    rate_per_s: float, week: Week, *, start_s: float, stop_s: float, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def poisson_events(rate_per_s: float, week: Week, *, start_s: float, stop_s: float, rng: np.random.Generator) -> Floats:
     """Return the times in [``start_s``, ``stop_s``) of a Poisson process, in ascending order.
 
     Parameters
@@ -103,13 +103,10 @@ def poisson_events(
     expected = week.expect(edges)
     expected -= expected[0]
     count = rng.poisson(rate_per_s * expected[-1])
-    times: NDArray[np.float64] = np.interp(np.sort(rng.random(count)) * expected[-1], expected, edges)
+    times: Floats = np.interp(np.sort(rng.random(count)) * expected[-1], expected, edges)
     return times
 
 
-Ints = NDArray[np.int64]
-
-WEEK_S = 7 * 86400.0
 MONDAY_S = 1735516800.0
 """A Monday, 00:00 UTC, at which model traces begin."""
 
@@ -351,9 +348,6 @@ def model_trace(
             times = MODELS[part](rate, shape, start_s=MONDAY_S, stop_s=MONDAY_S + weeks * WEEK_S, rng=rng)
             found[f"{part}{rank:04d}"] = times
     return Trace(tuple(found), tuple(found.values()))
-
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, NullPool, Row, Select, Table, create_engine, false, select
 
 from proxyd.core.errors import NotFoundError, StoreError
+from proxyd.core.model.arrays import Floats
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import store_errors
 from proxyd.store.databases.schema import revision_of, revisions
 from proxyd.store.databases.sqlite import prepare_reader
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _SOURCES = (

@@ -12,8 +12,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.planning.capture.earliest_deadline import OPEN, Spans
 from proxyd.lab.algorithms.sup_schedules import sup_arrays
@@ -22,8 +22,6 @@ from proxyd.lab.traces import STEADY, Week, noisy_updates, zipf_rates
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Probes: TypeAlias = tuple[Ints, Ints]
 """Pages and chronons of probes, of equal shape."""
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, optimal
@@ -58,7 +58,6 @@ MICRONET = WorkWeek("MicroNet", ((0, 0.25), (9, 2.60), (19, 0.14)), 0.08, 0.08, 
 """Table 3: new threads of the MicroNet forum."""
 
 
-Floats = NDArray[np.float64]
 HOUR = 1 / 24
 _COSTS = "days x importance"
 _ANCHORS = (

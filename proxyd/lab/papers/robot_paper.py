@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from math import exp, inf, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from proxyd.core.model.arrays import Floats
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.lab.algorithms.probe_cycles import GOLDEN, golden
 from proxyd.lab.algorithms.robot_frequencies import (
     GammaAccess,
@@ -21,7 +20,6 @@ from proxyd.lab.algorithms.robot_frequencies import (
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.traces import zipf_rates
 
-Ints = NDArray[np.int64]
 PAPER_EXAMPLE = (4, 2, 4, 1, 3, 4, 2, 4, 1, 3, 4, 2, 3)
 """The golden-ratio cycle printed in section 5 of the paper, for frequencies of 2, 3, 3 and 5 thirteenths."""
 _PROMISE = 9 / 8

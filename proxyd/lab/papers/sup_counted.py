@@ -9,8 +9,9 @@ from functools import cache
 import numpy as np
 from scipy.special import gammainc
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
-from proxyd.lab.papers.figure import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Figure, Floats, Ints, Probes, Updates
+from proxyd.lab.papers.figure import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Figure, Probes, Updates
 from proxyd.lab.papers.sup_feedback import PASSED, follow
 from proxyd.lab.papers.sup_wic import life_name
 

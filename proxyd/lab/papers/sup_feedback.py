@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proxyd.core.model.arrays import Ints
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.policies.rule_demand import FiringPattern
 from proxyd.lab.algorithms.feedback_sup import ModelDemand, known_updates
-from proxyd.lab.papers.figure import RSS, Figure, Ints, Probes, Updates
+from proxyd.lab.papers.figure import RSS, Figure, Probes, Updates
 
 STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts anew"
 READINGS = (PASSED, CAUGHT, REPLAN)

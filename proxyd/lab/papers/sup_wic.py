@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.chronon import Epoch
 from proxyd.lab.algorithms.step_policies import Wic
 from proxyd.lab.papers.figure import (
@@ -15,7 +16,6 @@ from proxyd.lab.papers.figure import (
     Dataset,
     Drawn,
     Figure,
-    Floats,
     Intervals,
     Probes,
     Updates,

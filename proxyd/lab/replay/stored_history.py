@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.errors import InvalidScheduleError
+from proxyd.core.model.arrays import Floats
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.lab.traces import Floats, Trace
+from proxyd.lab.traces import Trace
 from proxyd.store.seen_events import PastSource
 
 Bools = NDArray[np.bool_]

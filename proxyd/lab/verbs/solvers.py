@@ -10,10 +10,9 @@ from math import inf
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.errors import InvalidScheduleError
-from proxyd.core.model.arrays import Floats
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, optimal
@@ -181,7 +180,6 @@ def _on_slots(problem: _OneSourceProblem) -> OneSourceSchedule:
     return OneSourceSchedule(times, problem.prefix.total(np.concatenate([slots[:1], times])))
 
 
-Ints = NDArray[np.int64]
 _Cycle: TypeAlias = tuple[Ints, float, float, dict[str, object], str]
 """An order of sources, its cost, a lower bound for every order, the assumptions, and the cost in words."""
 _MOST_PLACES = 1_000_000

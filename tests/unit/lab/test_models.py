@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from proxyd.core.errors import ModelError
 from proxyd.core.model.chronon import Epoch
+from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.traces import (
     MODELS,
     MONDAY_S,
     STEADY,
-    WEEK_S,
     UpdateModel,
     Week,
     burst_events,

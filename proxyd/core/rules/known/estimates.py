@@ -24,7 +24,6 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rates.week_shapes import WeekSums, WeekTrust
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceState
 
-_DAY_S = 86400.0
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
 

@@ -16,12 +16,13 @@ from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
 from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.planning.policies.rule_demand import FiringPattern
+from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.lab.replay import policy_registry
 from proxyd.lab.replay.policy_registry import DeciderPolicy
 from proxyd.lab.replay.replay import ProbesMade, Terms, replay, split
-from proxyd.lab.traces import MONDAY_S, WEEK_S, model_trace
+from proxyd.lab.traces import MONDAY_S, model_trace
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
