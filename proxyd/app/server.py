@@ -37,7 +37,7 @@ from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import ApiDocument
 from proxyd.api.rest.profile_feeds import endpoints_of_feeds
 from proxyd.api.rest.profile_handlers import profile_endpoints
-from proxyd.api.web import Dashboard
+from proxyd.api.web.dashboard import Dashboard
 from proxyd.config.loading import socket_address
 from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError

@@ -338,7 +338,7 @@ def time_line(
         frame.width - frame.right,
         _ticks(frame),
         (
-            _marks("unchanged", at["unchanged"], PROBES_Y, stroke),
+            _marks("unchanged", at["unchanged"], PROBES_Y, _stroke),
             _marks("failed", at["failed"], PROBES_Y, cross),
             _marks("found", at["found"], PROBES_Y, dot),
             _marks("item", [x for x, _ in lines], ITEMS_Y, _diamond),
@@ -470,7 +470,7 @@ def _marks(kind: str, at: Sequence[float], y: float, shape: Shape) -> Marks:
     return Marks(kind, kind, " ".join(shape(x, y) for x in at), len(at))
 
 
-def stroke(x: float, y: float) -> str:
+def _stroke(x: float, y: float) -> str:
     """Return a short upright line around a point."""
     return f"M{x} {y - 6} v12"
 

@@ -219,7 +219,7 @@ def profile(
     return members | {"origin": origin, "rules": rules, "muted": muted}
 
 
-def rule_failing(known: FailingRule | None) -> wire.RuleFailing | None:
+def _rule_failing(known: FailingRule | None) -> wire.RuleFailing | None:
     """Return how a rule fails, if it does."""
     return None if known is None else model_of(known, wire.RuleFailing, at=iso_time(known.failed_s))
 
@@ -242,7 +242,7 @@ def rule(
         policy=declared.policy.name.value,
         counting=rule_counting(declared),
         muted=muted,
-        failing=rule_failing(failing),
+        failing=_rule_failing(failing),
         deliveries=len(declared.deliveries),
         **wire.members_of(counts, wire.Achieved),
     )

@@ -22,7 +22,7 @@ from proxyd.core.language.syntax.parser import MAX_SENT_BYTES, parse
 from proxyd.core.language.syntax.quoting import format_contains, quote_name, quote_text
 from proxyd.core.language.syntax.statement_syntax import format_parsed
 from proxyd.core.language.syntax.value_checks import WITHOUT_USER, address_problem, plain_address, without_user
-from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
+from proxyd.core.model.profile import Declaration
 from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.core.texts.xml_references import ILLEGAL, with_legal_references
 
@@ -94,7 +94,6 @@ def watch_of(text: Parsed, expanded: Statement) -> Watch | None:
     return written if isinstance(written, Watch) and written.span == expanded.span else None
 
 
-__all__ = ["EMPTY_DECLARATION", "Listed", "Merged", "SourceList", "merge_listing", "opml", "read_listing"]
 _Found: TypeAlias = tuple[int, str, str, str]
 """The line, title, address and folder of a feed, as written."""
 
@@ -237,6 +236,7 @@ def merge_listing(
 
     Examples
     --------
+    >>> from proxyd.core.model.profile import EMPTY_DECLARATION
     >>> merged = merge_listing(SourceList((Listed("A", "http://a.example/"),)), EMPTY_DECLARATION, "Mine")
     >>> merged.new, merged.statements[-1]
     (1, '\nCREATE SOURCE "a" OF "Mine".ARTICLE AT \'http://a.example/\';\n')

@@ -154,7 +154,7 @@ def _is_tracking(parameter: str) -> bool:
 
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
 _LARGEST = 2**63
-TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
+_TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
 
 
 def iso_time(time_s: float) -> str:
@@ -208,7 +208,7 @@ def coerce(
         return None
     match field_type:
         case FieldType.STRING | FieldType.URL:
-            return iso_time(float(value)) if path in TIMESTAMP_PATHS and isinstance(value, float) else str(value)
+            return iso_time(float(value)) if path in _TIMESTAMP_PATHS and isinstance(value, float) else str(value)
         case FieldType.BOOLEAN:
             return _boolean(value)
         case FieldType.TIMESTAMP:
@@ -226,9 +226,6 @@ def _boolean(value: Value) -> bool | None:
     if text in {"true", "yes", "1", "on", "t", "y"}:
         return True
     return False if text in {"false", "no", "0", "off", "f", "n"} else None
-
-
-__all__ = ["TIMESTAMP_PATHS", "coerce", "is_equal", "is_less", "iso_time", "parse_iso"]
 
 
 def is_equal(left: Value, right: Value) -> bool:

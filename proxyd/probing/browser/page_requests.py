@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from proxyd.net.guard import Guard
     from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 
-Cookies: TypeAlias = Callable[[str], Awaitable[str]]
+_Cookies: TypeAlias = Callable[[str], Awaitable[str]]
 """Returns the cookies that a page sends to a URL, as the value of a header."""
 
 _ALLOWED_ORIGIN = "access-control-allow-origin"
@@ -45,11 +45,11 @@ _NOT_PASSED = frozenset(
 ) | {"alt-svc", "strict-transport-security", "link", "report-to", "reporting-endpoints", "nel"}
 
 
-class PageLimitError(FetchError):
+class _PageLimitError(FetchError):
     """The page makes more requests, or loads more bytes, than it may."""
 
 
-class NotLoadedError(FetchError):
+class _NotLoadedError(FetchError):
     """A request of this kind or method is not made, because pages are read without it."""
 
 
@@ -113,7 +113,7 @@ class PageRequests:
         document: FetchResponse,
         limits: RenderLimits,
         trace: ProbeTrace,
-        cookies: Cookies,
+        cookies: _Cookies,
     ) -> None:
         self._session = session
         self._guard = guard
@@ -141,19 +141,19 @@ class PageRequests:
             self._check_number(request, self._count_asked(request))  # one too many waits for no turn
             async with self._turn(request):
                 return await self._after_redirects(request)
-        except (BlockedAddressError, PageLimitError, TooLargeError, DisallowedError) as error:
+        except (BlockedAddressError, _PageLimitError, TooLargeError, DisallowedError) as error:
             self._refused.append(error.message)
             raise
 
     def _check_kind(self, request: PageRequest) -> None:
         loaded = _LOADED | _SHOWN if self._asked.wants_picture else _LOADED
         if request.kind not in loaded or request.method not in _METHODS:
-            raise NotLoadedError
+            raise _NotLoadedError
 
     def _count_sent(self, request: PageRequest) -> None:
         self._sent_bytes += len(request.body or b"")
         if self._sent_bytes > self._limits.sent_bytes:
-            raise PageLimitError(f"it sends more than {self._limits.sent_bytes} bytes")
+            raise _PageLimitError(f"it sends more than {self._limits.sent_bytes} bytes")
 
     @asynccontextmanager
     async def _turn(self, request: PageRequest) -> AsyncIterator[None]:
@@ -238,7 +238,7 @@ class PageRequests:
             self._bytes += number
             self._trace.count_bytes(number)
             if self._bytes > most:
-                raise PageLimitError(f"it loads more than {most} bytes")
+                raise _PageLimitError(f"it loads more than {most} bytes")
 
         return await read_decoded(response.content.iter_any(), encoding, most, count)
 
@@ -249,7 +249,7 @@ class PageRequests:
     def _check_number(self, request: PageRequest, number: int) -> None:
         most = self._share(request, self._limits.requests)
         if number > most:
-            raise PageLimitError(f"it makes more than {most} requests")
+            raise _PageLimitError(f"it makes more than {most} requests")
 
     @staticmethod
     def _share(request: PageRequest, limit: int) -> int:

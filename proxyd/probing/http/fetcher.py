@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from proxyd.net.guard import Guard
     from proxyd.net.host_turns import HostTokens, Turn
 
-ACCEPT = (
+_ACCEPT = (
     "application/atom+xml, application/rss+xml, application/rdf+xml;q=0.9, "
     "application/xml;q=0.8, text/xml;q=0.8, */*;q=0.5"
 )
@@ -447,7 +447,7 @@ def _leave(trace: ProbeTrace, turn: Turn) -> None:
 
 
 def _request_headers(validators: Validators) -> CIMultiDict[str]:
-    headers = CIMultiDict({"Accept": ACCEPT})
+    headers = CIMultiDict({"Accept": _ACCEPT})
     if (etag := _sendable(validators.etag)) is not None:
         headers["If-None-Match"] = etag
     if (last_modified := _sendable(validators.last_modified)) is not None:

@@ -25,7 +25,7 @@ from proxyd.core.language.syntax.expressions import (
     parse_whole,
 )
 from proxyd.core.language.syntax.nodes import Located, TimeSpec
-from proxyd.core.language.syntax.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.syntax.quoting import format_duration, quote_name, quote_text
 from proxyd.core.language.syntax.token_reader import TokenReader, optional, parse_number, parse_plain_text, series
 from proxyd.core.language.syntax.words import did_you_mean, get_keyword
 from proxyd.core.model.chronon import WallTime, Weekday
@@ -107,7 +107,7 @@ def _per_period(parser: TokenReader) -> Duration:
 def _format_period(period: Duration) -> str:
     if period.amount == 1:
         return period.unit.value
-    return f"{format_number(period.amount)} {period.unit.value}S"
+    return f"{period.amount} {period.unit.value}S"
 
 
 # ---- how sources are asked
@@ -150,7 +150,7 @@ def _parse_rate(parser: TokenReader) -> Expect:
 
 
 def _format_rate(expect: Expect) -> str:
-    return f"{format_number(expect.amount)} PER {_format_period(expect.per)}"
+    return f"{expect.amount} PER {_format_period(expect.per)}"
 
 
 def _check_rate(values: Values, expect: Expect, span: TextSpan) -> None:
@@ -347,9 +347,9 @@ def _format_time(time: TimeSpec) -> str:
 
 def _format_interval(interval: Duration) -> str:
     if interval.unit is Unit.CHRONONS:
-        return format_number(interval.amount)
+        return str(interval.amount)
     plural = "" if interval.amount == 1 else "s"
-    return f"{format_number(interval.amount)} {interval.unit.value.lower()}{plural}"
+    return f"{interval.amount} {interval.unit.value.lower()}{plural}"
 
 
 TIME = Value(_parse_time, _format_time)
@@ -428,7 +428,7 @@ def _parse_share(parser: TokenReader) -> Decimal:
 
 
 def _format_share(percent: Decimal) -> str:
-    return f"{format_number(percent)} %"
+    return f"{percent} %"
 
 
 def _check_target(values: Values, target: Decimal, span: TextSpan) -> None:
@@ -449,7 +449,7 @@ def _parse_weight(parser: TokenReader) -> ImportanceTerm:
 
 
 def _format_weight(term: ImportanceTerm) -> str:
-    weight = format_number(term.weight)
+    weight = str(term.weight)
     if term.during is None:
         return f"{weight} OTHERWISE"
     zone = f" IN {quote_text(term.zone)}" if term.zone is not None else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from proxyd.core.language.syntax.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.syntax.quoting import format_duration, quote_name, quote_text
 from proxyd.core.language.syntax.words import RESERVED, can_follow_case
 from proxyd.core.model.expression import (
     Aggregate,
@@ -103,7 +103,7 @@ def _literal(value: str | int | Decimal | bool | None) -> tuple[str, int]:
         return quote_text(value), _OPERAND
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value], _OPERAND
-    return format_number(value), _SIGN if value < 0 else _OPERAND
+    return str(value), _SIGN if value < 0 else _OPERAND
 
 
 def _unary(expression: Unary) -> tuple[str, int]:
@@ -235,5 +235,5 @@ def format_after(after: After) -> str:
     """Return ``AFTER 3 PROBES`` or ``AFTER 1 HOUR``."""
     if after.time is not None:
         unit = after.time.unit.value
-        return f"AFTER {format_number(after.time.amount)} {unit}{'' if after.time.amount == 1 else 'S'}"
+        return f"AFTER {after.time.amount} {unit}{'' if after.time.amount == 1 else 'S'}"
     return f"AFTER {after.probes} {'PROBE' if after.probes == 1 else 'PROBES'}"

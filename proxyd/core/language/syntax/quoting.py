@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 from proxyd.core.model.expression import Duration, Unit
 
@@ -22,18 +21,14 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def format_number(number: int | Decimal) -> str:
-    """Return a number as the scanner reads it."""
-    return str(number)
-
-
 def format_duration(duration: Duration) -> str:
     """Return an amount and its unit; chronons need no unit.
 
+    >>> from decimal import Decimal
     >>> format_duration(Duration(Decimal(5), Unit.MINUTES)), format_duration(Duration(Decimal(10), Unit.CHRONONS))
     ('5 MINUTES', '10')
     """
-    amount = format_number(duration.amount)
+    amount = str(duration.amount)
     if duration.unit is Unit.CHRONONS:
         return amount
     return f"{amount} {duration.unit.value}{'' if duration.amount == 1 else 'S'}"

@@ -39,7 +39,7 @@ class Complaint:
         return RuleSyntaxError(self.message, text=source.text, start=self.start, stop=self.stop, file=source.file)
 
 
-class UnexpectedTokenError(Exception):
+class _UnexpectedTokenError(Exception):
     """The token that the parser is at cannot be taken."""
 
     def __init__(self, complaint: Complaint) -> None:
@@ -69,7 +69,7 @@ class TokenReader:
         """Take the next token."""
         token = self.token
         if token.stop > self._limit:  # a quote that is closed far away makes one statement of megabytes
-            raise UnexpectedTokenError(Complaint(TOO_LONG, token.start, token.stop))
+            raise _UnexpectedTokenError(Complaint(TOO_LONG, token.start, token.stop))
         self.at = at = self.at + 1
         self.token = self.tokens[at]
         if self._expected:
@@ -163,7 +163,7 @@ class TokenReader:
     def fail(self, more: Collection[str] = ()) -> NoReturn:
         """Raise: neither what was expected nor one of these can be taken."""
         self._expected.update(more)
-        raise UnexpectedTokenError(self.complain())
+        raise _UnexpectedTokenError(self.complain())
 
     def refuse(self, message: str, span: TextSpan) -> None:
         """Keep an error in what was read; the first one is told if the syntax is right up to the end."""
@@ -173,7 +173,7 @@ class TokenReader:
         """Refuse the next token if it nests too deep: parentheses and CASEs are open, NOTs and signs are in a run."""
         if self._open + self.run > _MAX_NESTING:
             message = f"this is nested more than {_MAX_NESTING} deep"
-            raise UnexpectedTokenError(Complaint(message, self.token.start, self.token.stop))
+            raise _UnexpectedTokenError(Complaint(message, self.token.start, self.token.stop))
 
     def complain(self, extra: Sequence[str] = ()) -> Complaint:
         """Return a complaint that names what was expected instead of the next token."""
@@ -195,7 +195,7 @@ def attempt(parser: TokenReader, at: int, rule: Callable[[TokenReader], T]) -> T
     parser.move(at)
     try:
         value = rule(parser)
-    except UnexpectedTokenError as error:
+    except _UnexpectedTokenError as error:
         return error.complaint
     if parser.refused is not None:
         return parser.refused
@@ -209,7 +209,7 @@ def attempt_whole(parser: TokenReader, rule: Callable[[TokenReader], T]) -> T | 
     def read(parser: TokenReader) -> T:
         value = rule(parser)
         if parser.token.shape != "END":
-            raise UnexpectedTokenError(parser.complain(["the end of the text"]))
+            raise _UnexpectedTokenError(parser.complain(["the end of the text"]))
         return value
 
     return attempt(parser, 0, read)

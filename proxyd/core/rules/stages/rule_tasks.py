@@ -22,20 +22,20 @@ from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
 from proxyd.core.rules.stages.payload import Announcement, ProbeFacts, joint_notifications, notifications_of_firings
 
 _STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
-R_co = TypeVar("R_co", covariant=True)
+_R_co = TypeVar("_R_co", covariant=True)
 
 
-class Task(Protocol[R_co]):
+class Task(Protocol[_R_co]):
     """Work of one rule that depends on nothing but its own values."""
 
     @property
     def program(self) -> RuleProgram:
         """The rule."""
 
-    def run(self, meter: Meter) -> R_co:
+    def run(self, meter: Meter) -> _R_co:
         """Return the result; once the meter is spent, the rest fails. Raises nothing."""
 
-    def failure(self, reason: str) -> R_co:
+    def failure(self, reason: str) -> _R_co:
         """Return the result of a task that could not be run, for this reason."""
 
 
@@ -160,7 +160,7 @@ class Backlog:
     before_seq: int
 
 
-def run_task(task: Task[R_co], limits: Limits) -> R_co:
+def run_task(task: Task[_R_co], limits: Limits) -> _R_co:
     """Return the result of one task under ``limits``; worker processes call this."""
     return task.run(Meter(limits))
 
