@@ -47,26 +47,18 @@ class Notifier(Protocol):
         """Start no more deliveries, and wait for the running ones."""
 
 
-@dataclass(frozen=True, slots=True)
 class LocalNotifier:
     """Delivers in this process."""
 
-    dispatcher: Dispatcher
-    pings: Pings
-
-    def wake(self) -> None:
-        """Look at the outbox now."""
-        self.dispatcher.wake()
-
-    def wake_pings(self) -> None:
-        """Look for new webhooks now."""
-        self.pings.wake()
+    def __init__(self, dispatcher: Dispatcher, pings: Pings) -> None:
+        self._dispatcher, self._pings = dispatcher, pings
+        self.wake, self.wake_pings = dispatcher.wake, pings.wake
 
     async def run(self) -> None:
         """Deliver until ``drain``."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.dispatcher.run(), name="deliveries")
-            tasks.create_task(self.pings.run(), name="pings")
+            tasks.create_task(self._dispatcher.run(), name="deliveries")
+            tasks.create_task(self._pings.run(), name="pings")
 
     def wake_all(self) -> None:
         """Look at everything now."""
@@ -75,8 +67,8 @@ class LocalNotifier:
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""
-        self.pings.stop()
-        await self.dispatcher.drain(timeout_s)
+        self._pings.stop()
+        await self._dispatcher.drain(timeout_s)
 
 
 class DistantNotifier:
@@ -87,14 +79,7 @@ class DistantNotifier:
         self._clock = clock
         self._wake = Signal()
         self._draining = False
-
-    def wake(self) -> None:
-        """Wake it."""
-        self._wake.notify()
-
-    def wake_pings(self) -> None:
-        """Wake it."""
-        self._wake.notify()
+        self.wake = self.wake_pings = self._wake.notify
 
     async def run(self) -> None:
         """Wake it whenever there are new deliveries, until ``drain``."""

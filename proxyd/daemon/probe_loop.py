@@ -157,7 +157,8 @@ class _ProbeChoice:
                 self.drop(planned)
         self._reached, self._started = now, self._started if is_again else 0
         length_s = known.grid.length_s
-        self.waiting.begin_chronon(length_s, self._planner.settings.capacity(now))
+        capacity = self._planner.settings.capacity(now)
+        self.waiting.begin_chronon(length_s, capacity)
         # After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one
         from_s = now_s if is_again or now_s - known.grid.start_s(now) > _LATE_S else -inf
         began_s = self._clock.monotonic_s()
@@ -172,7 +173,7 @@ class _ProbeChoice:
         held_back[choice.limit] += choice.passed_over
         for constraint, count in held_back.items():
             self._metrics.postponed.labels(constraint).inc(count)
-        self._count_budget(now_s, choice.spent, 0 if is_again else self._planner.settings.capacity(now))
+        self._count_budget(now_s, choice.spent, 0 if is_again else capacity)
         self._note_clock()
         self._choose_again_s = self._clock.time_s() + _TIMES_CHOOSING * took_s
         if took_s > length_s and (late := known.grid.chronon_at(self._clock.time_s())) > now:

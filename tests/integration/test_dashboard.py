@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api.listings import Listings
 from proxyd.api.rest.live_streams import Streams, StreamSettings
-from proxyd.api.web import Dashboard
+from proxyd.api.web.dashboard import Dashboard
 from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.app.server import make_app
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery

@@ -21,7 +21,7 @@ from tests.golden.reports.case import Answer, read_case
 from tests.golden.reports.daemon_world import World, running
 from tests.origin import InlineParser
 
-MOST_FILES, MOST_FILES_TO_COMMIT, MOST_RETURNS = 76, 49, 582
+MOST_FILES, MOST_FILES_TO_COMMIT, MOST_RETURNS = 75, 49, 556
 _ROOT = str(Path(proxyd.__file__).parent)
 _CASE = """rule WATCH 'http://x.example/feed' WITHIN 1 MINUTE FOR 95 %
       TELL WEBHOOK 'http://hook.example/' SECRET ENV 'SECRET_A';

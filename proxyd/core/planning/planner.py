@@ -219,7 +219,7 @@ class Planner:
         stop_s = self.settings.grid.start_s(now + 1)
         capacity = self.settings.capacity(now)
         limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
-        left = self._debt.pay(now, self.settings.capacity)
+        left = self._debt.pay(now, capacity, self.settings.capacity)
         slots = SlotAllocator(start_s, stop_s - start_s, int(min(left, most)), from_s=from_s)
         given = slots.room
         if not given and from_s > start_s:  # too late for this chronon: no source loses its turn

@@ -21,7 +21,15 @@ from proxyd.core.planning.planner import Planner
 from proxyd.core.politeness.faults import Connectivity
 from proxyd.core.rates.rate_blend import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.known.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query
+from proxyd.core.rules.known.context import (
+    NO_CONTEXT,
+    History,
+    Shape,
+    SourceContext,
+    StoredContext,
+    StoreQuery,
+    store_query,
+)
 from proxyd.core.rules.known.failing_rules import FailingRule, RuleFailure
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.state import JointInterval, Notification, SourceHealth, SourceState, StoredEvent
@@ -123,7 +131,9 @@ class OutcomeDecider:
         completes = bool(self._captures.wanting(source.source_id))
         if outcome.kind is not OutcomeKind.CHANGED and not outcome.is_missing and not completes:
             return None
-        return store_query(self._known.context(source), outcome, completes=completes)
+        programs, state = self._known.running(source.source_id), self._known.state(source)
+        shape = Shape.of(self._known.compiled.declaration.page_class(source))
+        return store_query(outcome, shape, state, programs, completes=completes)
 
     async def observe(
         self,

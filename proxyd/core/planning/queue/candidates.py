@@ -49,13 +49,13 @@ class Candidates:
     def of(self, sources: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return the candidates of ``now`` among some sources, by source."""
         now_s = self.settings.grid.start_s(now)
-        ranked = self._by_deadline(sources, now)
+        ranked = self._by_deadline(sources, now, now_s)
         for source in sources:
             if source.asked is not None:
                 rank = (0, float(now), 0.0, source.source_id)
                 ranked[source.source_id] = Candidate(rank, source, source.asked, source.demands.first_rule)
         for source in sources:
-            if source.source_id not in ranked and (candidate := self._contact(source, now)) is not None:
+            if source.source_id not in ranked and (candidate := self._contact(source, now_s)) is not None:
                 ranked[source.source_id] = candidate
         others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
         overdue = ((source, self._due_times.most_overdue(source, now)) for source in others)
@@ -86,7 +86,7 @@ class Candidates:
         for gain, source in queues.best(queues.required, now_s, is_alone=is_alone):
             yield self._waiting_for(source, queues.why(source), gain)
         for _, source in queues.unseen.best(queues.unseen.soonest):
-            if (candidate := self._contact(source, now)) is not None:
+            if (candidate := self._contact(source, now_s)) is not None:
                 yield candidate
         for gain, source in queues.best(queues.due, now_s, is_alone=is_alone):
             yield self._waiting_for(source, queues.why(source), gain)
@@ -101,9 +101,8 @@ class Candidates:
             if (spare_s := self._due_times.spare_from_s(source)) < stop_s:
                 yield source, DueTime(spare_s, Reason.SPEND, source.demands.priced[0])
 
-    def _contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
+    def _contact(self, source: PlannedSource, now_s: float) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
-        now_s = self.settings.grid.start_s(now)
         if now_s + 1e-9 < source.demands.earliest_s:
             return None
         if source.last_seen_s is None:
@@ -120,9 +119,8 @@ class Candidates:
         rank = (_GROUPS.get(due.reason, 2), -gain, 0.0, source.source_id)
         return Candidate(rank, source, due.reason, due.rule, due.earliest_s)
 
-    def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
+    def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon, now_s: float) -> dict[str, Candidate]:
         """Return sources whose interval cannot wait longer if all are to be served, and due fixed probes."""
-        now_s = self.settings.grid.start_s(now)
         planned = (source for source in sources if not source.is_pushed(now_s))
         waiting = [
             (source, demand, interval)

@@ -107,7 +107,7 @@ class UnitDebt:
 
     >>> debt = UnitDebt()
     >>> debt.owe(9)
-    >>> [debt.pay(now, lambda _: 4) for now in range(3)], debt.is_owed
+    >>> [debt.pay(now, 4, lambda _: 4) for now in range(3)], debt.is_owed
     ([0, 0, 3], False)
     """
 
@@ -128,14 +128,13 @@ class UnitDebt:
         """Take back units that were not needed."""
         self._owed = max(0, self._owed - units)
 
-    def pay(self, now: Chronon, capacity: Callable[[Chronon], int]) -> int:
-        """Pay with ``capacity`` up to chronon ``now``, and return what it leaves of this one."""
+    def pay(self, now: Chronon, whole: int, capacity: Callable[[Chronon], int]) -> int:
+        """Pay with the ``capacity`` of chronons before ``now`` and the ``whole`` of it; return what it has left."""
         begin, self._next = now if self._next is None else self._next, now + 1
         for chronon in range(begin, now):
             if not self._owed:
                 break
             self.forgive(capacity(chronon))
-        whole = capacity(now)
         left = max(0, whole - self._owed)
         self.forgive(whole)
         return left

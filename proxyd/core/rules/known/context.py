@@ -138,19 +138,20 @@ class StoredContext:
 NO_CONTEXT = StoredContext()
 
 
-def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: bool) -> StoreQuery | None:
+def store_query(
+    outcome: ProbeOutcome, shape: Shape, state: SourceState, programs: Sequence[RuleProgram], *, completes: bool
+) -> StoreQuery | None:
     """Return what must be read to observe an outcome; ``completes`` says that a joint interval waits for it."""
-    is_feed = context.shape is Shape.FEED
-    programs = [program for program, _ in context.rules]
-    histories = history_query(programs, context.source.source_id, outcome.finished_s)
+    is_feed = shape is Shape.FEED
+    histories = history_query(programs, outcome.source_id, outcome.finished_s)
     item_ids = tuple(item.item_id for item in outcome.items)
     if is_feed and item_ids:
         return replace(
             histories,
             item_ids=item_ids,
-            fields=EventKind.UPDATE in context.kinds_to_await,
+            fields=any(EventKind.UPDATE in program.kinds for program in programs),
             former_ids=tuple(dict.fromkeys(name for item in outcome.items for name in item.former_ids)),
-            shown=not outcome.is_push and context.state.first_contact_s is not None,
+            shown=not outcome.is_push and state.first_contact_s is not None,
         )
     if not is_feed and outcome.truncated:  # rows that are not shown are not gone, and there may be any number of them
         return replace(histories, item_ids=item_ids, fields=True)

@@ -91,6 +91,9 @@ class RuleProgram:
     event_sources: AbstractSet[str]  # whose events its trigger takes, in order, with those of its THEN
     table_sources: tuple[tuple[str, ...], ...]  # of each table of its query
     joined: tuple[_JoinedClass, ...]
+    is_of_source: bool  # whether it waits for events of sources themselves, and not of their items
+    # whether more than the event itself decides the rule's intervals: other sources, or a later event
+    is_joint: bool
     accepted_s: float
     start_s: float
     end_s: float
@@ -170,11 +173,6 @@ class RuleProgram:
         return self.starts_at(declared_s) < max(self.accepted_s, declared_s)
 
     @property
-    def is_of_source(self) -> bool:
-        """Whether it waits for events of sources themselves, and not of their items."""
-        return self.rule.trigger.kind.is_of_source
-
-    @property
     def awaited(self) -> AwaitedEvent:
         """The event of a source itself that it waits for."""
         return AwaitedEvent.of(self.rule.trigger, self.chronon_s)
@@ -208,11 +206,6 @@ class RuleProgram:
         if answer is None:
             return query.paths, query.old_paths
         return query.paths | answer.paths, query.old_paths | answer.old_paths
-
-    @property
-    def is_joint(self) -> bool:
-        """Whether more than the event itself decides the rule's intervals: other sources, or a later event."""
-        return bool(self.joined) or self.trigger.counts_across or self.answer is not None
 
     def is_event_table(self, position: int) -> bool:
         """Whether a table of the query holds the events since the last firing."""
@@ -270,6 +263,16 @@ def compile_rule(
     trigger = compile_trigger(rule.trigger, event_class, chronon_s, mark)
     sources_of = {each: _of_class(rule, declaration, each) for each in {event_class, *classes, answer_class} if each}
     answer_sources = () if answer_class is None else sources_of[answer_class]
+    joined = tuple(
+        _JoinedClass(
+            number,
+            source.alias or page_class.name,
+            sources_of[page_class],
+            _correlation(rule.query, source, page_class, event_class, mark),
+        )
+        for number, (source, page_class) in enumerate(zip(rule.query.sources, classes, strict=True))
+        if page_class != event_class and source.over is None
+    )
     return RuleProgram(
         rule=rule,
         trigger=trigger,
@@ -280,16 +283,9 @@ def compile_rule(
         event_class=event_class,
         event_sources=dict.fromkeys((*sources_of[event_class], *answer_sources)).keys(),
         table_sources=tuple(sources_of[each] for each in classes),
-        joined=tuple(
-            _JoinedClass(
-                number,
-                source.alias or page_class.name,
-                sources_of[page_class],
-                _correlation(rule.query, source, page_class, event_class, mark),
-            )
-            for number, (source, page_class) in enumerate(zip(rule.query.sources, classes, strict=True))
-            if page_class != event_class and source.over is None
-        ),
+        joined=joined,
+        is_of_source=rule.trigger.kind.is_of_source,
+        is_joint=bool(joined) or trigger.counts_across or then is not None,
         accepted_s=accepted_s,
         start_s=rule.start.resolve(accepted_s, chronon_s=chronon_s),
         end_s=rule.end.resolve(accepted_s, chronon_s=chronon_s),

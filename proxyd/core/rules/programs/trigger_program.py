@@ -52,17 +52,13 @@ class TriggerProgram:
     # its aggregates: ``COUNT(*)`` of the source is always first, then those of the condition
     counters: tuple[Counter, ...]
     across: tuple[bool, ...]  # which of them count all sources of the class as one stream
+    counts_across: bool  # whether any does
     firing: FiringPattern  # how often it fires, for planning
 
     @property
     def zero(self) -> Tally:
         """The tally of no events."""
         return _zero(self.counters)
-
-    @property
-    def counts_across(self) -> bool:
-        """Whether any aggregate counts all sources of the class as one stream."""
-        return any(self.across)
 
     @property
     def longest_s(self) -> float:
@@ -198,6 +194,7 @@ def compile_trigger(
         is_mixed=trigger.is_mixed,
         counters=(Counter(_COUNT_ALL), *counters),
         across=(False, *(aggregate.across for aggregate in aggregates)),
+        counts_across=any(aggregate.across for aggregate in aggregates),
         firing=_firing_of(trigger.condition),
     )
 
