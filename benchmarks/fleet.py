@@ -163,10 +163,10 @@ async def of_new(folder: Path, sources: int, watched_s: float) -> list[Line]:
     """Return the figures of a new fleet of one size."""
     source = "CREATE SOURCE \"more\" OF FEED0000 AT 'http://127.0.0.1:{port}/more';"
     rule = (
-        'INSERT NOTIFICATION "more" INTO "p0000" SET QUERY "SELECT title FROM FEED0000" '
-        'SET TRIGGER "ON INSERT TO FEED0000" START NOW END NEVER SET UTILITY STRICT;'
+        'INSERT NOTIFICATION "{name}" INTO "p0000" SET QUERY "SELECT title FROM FEED0000" '
+        'SET TRIGGER "ON INSERT TO FEED0000{when}" START NOW END NEVER SET UTILITY STRICT;'
     )
-    scale = Scale(domains=_domains(sources), sources=sources)
+    scale = Scale(domains=1, sources=sources)  # each rule asks for all of them
     async with origin(folder) as port:
         base = await asyncio.to_thread(set_up, folder, scale, port, budget=_BUDGET, left=lambda *_: ())
         async with running(folder, base) as fleet:
@@ -176,7 +176,11 @@ async def of_new(folder: Path, sources: int, watched_s: float) -> list[Line]:
             found.append(fleet.memory(sources))
             api = "/api/v1/profiles"
             found.append(await fleet.change("a source more", api, source.format(port=port), WANTED_S))
-            found.append(await fleet.change("a rule more", api, rule, WANTED_S))
+            found.append(await fleet.change("a rule more", api, rule.format(name="more", when=""), WANTED_S))
+            counted = rule.format(name="ninth", when=" WHEN COUNT(*) % 9 = 0")
+            found.append(await fleet.change("a counted rule more", api, counted, WANTED_S))
+            third = source.format(port=port).replace("more", "third")
+            found.append(await fleet.change("a source more, asked for by all", api, third, WANTED_S))
             wanted_s = WANTED_RELOAD_S * max(1.0, sources / 1e5)
             found.append(await fleet.change("a reload that changes nothing", "/api/v1/reload", "", wanted_s))
             found.append(await fleet.lateness(watched_s))

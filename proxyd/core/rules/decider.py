@@ -80,7 +80,8 @@ class _Recalls:
         known.streams.begin(name, [each for each in fresh if each.source_id not in there])  # most of them
         there = known.streams.of_rule(name)
         known.streams.begin(name, program.new_streams([source_id for source_id in new if source_id not in there]))
-        for source_id in () if program.is_of_source else new:
+        # most rules start NOW: of none of their sources the past counts, however many they have
+        for source_id in new if program.may_look_back and not program.is_of_source else ():
             state = known.states.get(source_id)
             if state is None or state.first_contact_s is None or not known.has(source_id):
                 continue

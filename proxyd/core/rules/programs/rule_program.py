@@ -168,6 +168,11 @@ class RuleProgram:
         is_relative = self.rule.start.anchor is Anchor.NOW
         return self.start_s + max(0.0, declared_s - self.accepted_s) if is_relative else self.start_s
 
+    @property
+    def may_look_back(self) -> bool:
+        """Whether ``looks_back`` holds of any source; for a START after NOW it holds of none."""
+        return self.rule.start.anchor is not Anchor.NOW or self.start_s < self.accepted_s
+
     def looks_back(self, declared_s: float) -> bool:
         """Whether START on that source lies before the source was declared or the rule was accepted."""
         return self.starts_at(declared_s) < max(self.accepted_s, declared_s)
