@@ -92,7 +92,7 @@ class _View(NamedTuple):
         """
         ready = {number for number, each in self.alive.items() if each.runs} or self.alive.keys()
         if me not in ready:
-            return Turnover()
+            return Turnover(lacks=1)
         idle = self.alive.keys() - ready
         return turnover({s: holder for s, holder in self.holders.items() if holder not in idle}, ready, me)
 
