@@ -13,15 +13,15 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from proxyd.cluster.nats_users import CONFIG, Server, files_of
+from proxyd.cluster.nats_users import CONFIG, USERS, Server, config_names, files_of
 
 _WAIT_S = 60.0
 _FIRST_PORT, _PORTS = 10_000, 22_000
@@ -254,6 +254,31 @@ class NatsServer:
             self.process.kill()
             self.process.wait(_WAIT_S)
             self.process = None
+
+
+@contextmanager
+def nats_servers(folder: Path) -> Iterator[tuple[Sequence[NatsServer], Mapping[str, str]]]:
+    """Run a cluster of three servers of NATS, as ``cluster init`` prepares it; yield them, and their addresses by role.
+
+    Their files are written into ``folder``.
+    """
+    if shutil.which("nats-server") is None:
+        pytest.skip("nats-server is not installed")
+    servers = [Server("127.0.0.1", free_port()) for _ in range(3)]
+    links = {f":{6222 + number}": f":{free_port()}" for number, _ in enumerate(servers)}  # between servers
+    files = files_of(servers, ["127.0.0.1"], lambda: secrets.token_hex(8), is_encrypted=False)
+    for name, text in files.items():
+        stores = text.replace("\nhttp: ", f'\njetstream: {{store_dir: "{folder / name}-js"}}\n# http: ')
+        (folder / name).write_text(re.sub("|".join(links), lambda port: links[port[0]], stores), encoding="utf-8")
+    with ExitStack() as stack:
+        started = [
+            NatsServer(server.port, config=folder / name)
+            for server, name in zip(servers, config_names(servers), strict=True)
+        ]
+        for each in started:
+            stack.callback(each.stop)
+            each.start()
+        yield started, {role: files[f"nats_url_{role}"] for role in USERS}
 
 
 @contextmanager

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -33,13 +34,19 @@ async def working(
     delay_s: float = 0.0,
     leases: Sequence[str] = (),
     many_endpoints: bool = False,
+    nats_of: Mapping[str, str] = MappingProxyType({}),
+    **settings: str,
 ) -> AsyncIterator[tuple[Cluster, Hosts]]:
-    """Yield a cluster whose machines know every host, and whose webhooks are confirmed; ``leases`` are theirs."""
-    async with hosts(HOSTS, delay_s) as origin, cluster(folder, postgresql) as machines:
+    """Yield a cluster whose machines know every host, and whose webhooks are confirmed.
+
+    ``leases`` are theirs, ``nats_of`` the NATS servers of each role.
+    """
+    async with hosts(HOSTS, delay_s) as origin, cluster(folder, postgresql, **settings) as machines:
         hook = machines.receiver.url("each")
         machines.declare(origin.texts_of_many(hook) if many_endpoints else origin.texts(hook))
         for number, role in enumerate(roles):
-            await machines.machine(role, **({"lease": leases[number]} if leases else {}))
+            own = {"nats": nats_of[role]} if nats_of else {}
+            await machines.machine(role, **own, **({"lease": leases[number]} if leases else {}))
         await delivered(machines, origin)
         yield machines, origin
 

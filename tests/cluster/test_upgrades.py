@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.support import Daemon, World, eventually, world
-from tests.cluster.hosts import Hosts
+from tests.acceptance.support import Daemon, World, world
+from tests.cluster.load import BUDGET_PER_S, come, load
 from tests.cluster.support import Cluster
-from tests.cluster.test_machines import HOSTS, exactly_once, known, share, working
+from tests.cluster.test_machines import HOSTS, share, working
 from tests.next_version import make_next_version
 from tests.servers import PostgresServer
 
 pytestmark = pytest.mark.long
-
-
-_MOST_WAITING = 8 * HOSTS  # items; on a slow machine feeds would grow faster than they can be read
-
-
-@asynccontextmanager
-async def news(machines: Cluster, origin: Hosts) -> AsyncIterator[list[str]]:
-    """Publish items again and again, unless many are still to be told; yield the list of their guids."""
-    published: list[str] = []
-    told = len(machines.receiver.guids("each"))
-
-    async def publish() -> None:
-        while True:
-            if told + len(published) - len(machines.receiver.guids("each")) < _MOST_WAITING:
-                published.extend(origin.publish())
-            await asyncio.sleep(0.5)
-
-    publishing = asyncio.create_task(publish())
-    try:
-        yield published
-    finally:
-        publishing.cancel()
 
 
 async def replaced(machines: Cluster, old: Daemon, role: str, code: str) -> Daemon:
@@ -54,12 +29,11 @@ async def test_the_machines_of_a_cluster_are_replaced_one_after_the_other(
 ) -> None:
     code = make_next_version(tmp_path / "next")
     roles = ("planner", "planner", "prober", "prober", "notifier")
-    async with working(tmp_path, postgresql, *roles) as (machines, origin):
+    async with working(tmp_path, postgresql, *roles, budget=f"{BUDGET_PER_S:g}/s") as (machines, origin):
         planners, probers, notifier = machines.machines[:2], machines.machines[2:4], machines.machines[4]
-        told = len(machines.receiver.guids("each"))
-        async with news(machines, origin) as published:
+        async with load(machines, origin, budget_per_s=BUDGET_PER_S) as published:
             new = [await replaced(machines, planners[0], "planner", code)]
-            await eventually(lambda: len(published) >= 4 * HOSTS, "items come")
+            await come(published, 4)
             new.append(await replaced(machines, planners[1], "planner", code))  # one of the new ones changes the tables
             await share(*new)
             assert await notifier.ended() != 0  # the old version cannot use the new tables, and says so
@@ -68,10 +42,7 @@ async def test_the_machines_of_a_cluster_are_replaced_one_after_the_other(
             await machines.machine("notifier", code=code)
             for prober in probers:
                 await replaced(machines, prober, "prober", code)
-            await eventually(lambda: len(published) >= 20 * HOSTS, "items come")
-        await machines.receiver.received("each", told + len(published))
-        await known(machines, origin)
-        exactly_once(machines, origin)
+            await come(published, 10)
         count = "SELECT count(*) FROM sources WHERE of_next_version = 1"
         assert int(postgresql.query(count, machines.database.rpartition("/")[2])) == HOSTS
 

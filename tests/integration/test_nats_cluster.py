@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
 from unittest.mock import Mock
 
 import pytest
@@ -24,12 +21,12 @@ from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import ClusterSettings, NatsConnection, PartJoiner, Received, open_link
 from proxyd.cluster.messages import ABSENT, CALL, HELLO, OUTBOX, REPORT, report_to, rights_of, work_of
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
-from proxyd.cluster.nats_users import USERS, Server, config_names, files_of
+from proxyd.cluster.nats_users import USERS
 from proxyd.core.errors import ClusterError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from tests.acceptance.support import eventually
 from tests.contract.test_transports import Hosts
-from tests.servers import NatsServer, free_port, nats_server
+from tests.servers import NatsServer, nats_server, nats_servers
 from tests.unit.cluster.bus import OnePlanner
 
 HOLD_S = 6.0  # a busy machine may hold up all that runs here for a second or two
@@ -269,23 +266,13 @@ async def test_each_user_of_a_server_may_do_what_its_role_does_and_nothing_else(
             assert {each for each in heard if each[2] == role.encode()} == wanted
 
 
-@pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
 async def test_servers_that_are_prepared_together_are_one_cluster(tmp_path: Path) -> None:
-    servers = [Server("127.0.0.1", free_port()) for _ in range(3)]
-    links = {f":{6222 + number}": f":{free_port()}" for number, _ in enumerate(servers)}  # between servers
-    files = files_of(servers, ["127.0.0.1"], lambda: token_hex(8), is_encrypted=False)
-    for name, text in files.items():
-        stores = text.replace("\nhttp: ", f'\njetstream: {{store_dir: "{tmp_path / name}-js"}}\n# http: ')
-        (tmp_path / name).write_text(re.sub("|".join(links), lambda port: links[port[0]], stores), encoding="utf-8")
     heard: set[tuple[str, str, bytes]] = set()
     async with AsyncExitStack() as stack:
-        for server, name in zip(servers, config_names(servers), strict=True):
-            started = NatsServer(server.port, config=tmp_path / name)
-            stack.callback(started.stop)
-            await asyncio.to_thread(started.start)
+        _, urls = stack.enter_context(nats_servers(tmp_path))
         opened = {}
         for role, number in (("planner", 0), ("prober", 2)):  # each knows one server only
-            url = files[f"nats_url_{role}"].split(",")[number]
+            url = urls[role].split(",")[number]
             opened[role] = await stack.enter_async_context(open_link(ClusterSettings([url], role)))
             await eventually(partial(getattr, opened[role], "is_up"), f"{role} is connected")
         await stack.enter_async_context(opened["planner"].heeding(HELLO, partial(_note, heard, "planner")))
