@@ -51,8 +51,8 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 @asynccontextmanager
-async def relay(target: int) -> AsyncIterator[Relay]:
-    """Lead a port to another one while the context is open."""
+async def relay(target: int | None) -> AsyncIterator[Relay]:
+    """Lead a port to another one, or nowhere, while the context is open."""
     made = Relay(target)
     server = await asyncio.start_server(made.handle, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]

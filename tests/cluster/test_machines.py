@@ -18,6 +18,7 @@ from proxyd.cluster.messages import ANSWERS, CALL
 from tests.acceptance.support import PATIENCE_S, Daemon, eventually
 from tests.cluster import support
 from tests.cluster.hosts import Hosts, hosts
+from tests.cluster.relay import relay
 from tests.cluster.support import LEASE_S, Cluster, cluster
 from tests.servers import PostgresServer, postgres_server
 
@@ -202,6 +203,20 @@ async def test_a_planner_killed_at_work(tmp_path: Path, postgresql: PostgresServ
         await share(victim, other)
         await recovers(machines, origin, victim.kill)
         await share(other)
+
+
+@pytest.mark.long
+async def test_a_planner_that_reaches_no_prober_has_no_sources(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with working(tmp_path, postgresql, "planner", "prober", "notifier") as (machines, origin):
+        first = machines.machines[0]
+        async with relay(None) as way:
+            other = await machines.machine("planner", nats=f"nats://127.0.0.1:{way.port}")
+            await eventually(lambda: '"event": "running"' in other.log, "it runs", state=lambda: other.log)
+            await delivered(machines, origin)
+            assert [await each.metric("proxyd_planned_sources") for each in (first, other)] == [HOSTS, 0]
+            way.lead_to(machines.nats.port)
+            await share(first, other)
+            await delivered(machines, origin)
 
 
 @pytest.mark.long
