@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
 import re
+import termios
 import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from proxyd.base.clock import SystemClock
 from proxyd.cli.main import main
-from proxyd.cli.top import TopView
+from proxyd.cli.top import TopView, _queue_keys, _show_live
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
@@ -368,6 +372,44 @@ async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
             view._due.clear()
             await view.retry()
             assert view.seen == before
+
+
+class Drawn:
+    """A terminal that keeps what is drawn on it."""
+
+    def __init__(self) -> None:
+        self.console, self.frames = Console(width=100, height=30, file=io.StringIO()), list[Any]()
+
+    def update(self, drawn: Any, *, refresh: bool) -> None:
+        assert refresh
+        self.frames.append(drawn)
+
+
+async def test_top_draws_what_each_key_asks_for_until_one_ends_it(shell: Shell) -> None:
+    bodies = {path: json.dumps(each).encode() for path, each in (await answers(shell.running)).items()}
+    bodies["/metrics"] = b"proxyd_completeness_ratio 0.5\n"
+    with answering(lambda path: Canned(bodies[path.partition("?")[0]])) as base:
+        async with Client.over_http(base, "t") as client:
+            view, keys, live = TopView(client, "here", FakeClock(T0)), asyncio.Queue[str](), Drawn()
+            for key in ("s", "/", "r", "\r", "q"):
+                keys.put_nowait(key)
+            await _show_live(view, keys, live)  # type: ignore[arg-type]
+    assert (view.state.screen, view.state.text, view.state.is_typing) == ("sources", "r", False)
+    assert len(live.frames) >= 5
+
+
+async def test_keys_come_from_the_terminal_whose_settings_are_put_back() -> None:
+    ours, theirs = os.openpty()
+    before = termios.tcgetattr(theirs)
+    with _queue_keys(theirs) as keys:
+        os.write(ours, b"\x1b[Bq")
+        assert [await keys.get(), await keys.get()] == ["\x1b[B", "q"]
+    assert termios.tcgetattr(theirs) == before
+    with _queue_keys(theirs) as keys:
+        os.write(ours, "ü".encode())
+        assert await keys.get() == "ü"
+    os.close(ours)
+    os.close(theirs)
 
 
 async def test_a_source_is_paused_and_resumed(shell: Shell) -> None:
