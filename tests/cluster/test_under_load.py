@@ -66,8 +66,9 @@ async def test_all_sessions_with_the_database_are_in_use(tmp_path: Path, postgre
             holding = asyncio.create_task(asyncio.to_thread(postgresql.query, hold, database))
             await come(published, 1)
             path = "/api/v1/notifications?limit=1"
-            answers = await asyncio.gather(*(asked.request("GET", path, token=token) for _ in range(8)))
-            assert [status for status, *_ in answers] == [200] * 8
+            asking = [asyncio.create_task(asked.request("GET", path, token=token)) for _ in range(8)]
+            await asked.metric_reaches("proxyd_session_waits_seconds", 1)
+            assert [status for status, *_ in await asyncio.gather(*asking)] == [200] * 8
             await holding
             await come(published, 5)
         assert "all sessions of the database are in use" in asked.log
