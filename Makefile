@@ -11,6 +11,17 @@ unexport PYTHONDONTWRITEBYTECODE  # every process of the tests would compile all
 
 setup: $(STAMP)
 
+# What running takes, half of what developing takes; whoever has that needs no more.
+RUNS := $(if $(wildcard $(STAMP)),,$(VENV)/.runs)
+
+$(VENV)/.runs: deploy/requirements.lock deploy/build.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "proxyd needs Python 3.11 or later; set PYTHON=")'
+	@echo "installing what proxyd needs to run, into $(VENV): this takes about a minute, the first time only"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r deploy/requirements.lock -r deploy/build.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "proxyd needs Python 3.11 or later; set PYTHON=")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -18,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-run: setup
+run: $(RUNS)
 	exec $(BIN)/proxyd serve
 
 test: lint types imports unit
@@ -56,7 +67,7 @@ lock: setup
 	$(UV) pyproject.toml --extra dev --output-file requirements.lock
 	$(UV) pyproject.toml --extra apprise --extra cluster --extra fast --extra tracing --constraint requirements.lock \
 		--output-file deploy/requirements.lock
-	echo 'hatchling>=1.27' | $(UV) - --constraint requirements.lock --output-file deploy/build.lock
+	printf 'editables>=0.5\nhatchling>=1.27\n' | $(UV) - --constraint requirements.lock --output-file deploy/build.lock
 
 # The same bytes from the same commit, wherever and whenever it is built.
 wheel: setup

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from proxyd.base.interpreter import without
 from proxyd.cli.printed_answers import ask, print_answer, print_json, print_lines, settings_of, with_noun
-from proxyd.core.errors import ProfileError, ProxydError, StoreError
+from proxyd.core.errors import ConfigError, ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def serve(options: argparse.Namespace) -> int:
 
     settings = settings_of(options, role=options.role)
     settings.check_roles()
+    _make_profiles_folder(settings)
     log.configure(settings.log_format, settings.log_level)
     errors: list[ProxydError] = []
     try:
@@ -52,6 +53,17 @@ def serve(options: argparse.Namespace) -> int:
         where = "" if named else f" (database {settings.database_shown})"
         print(f"proxyd: {_said(error)}{where}", file=sys.stderr)
     return 1 if errors else 0
+
+
+def _make_profiles_folder(settings: Settings) -> None:
+    """Make the folder of the profiles if it is the usual one; one that somebody has named may be a slip."""
+    if "profiles" in settings.model_fields_set or settings.profiles.exists():
+        return
+    try:
+        settings.profiles.mkdir()
+    except OSError as error:
+        raise ConfigError([f"profiles: {settings.profiles} cannot be made ({error.strerror or error})"]) from error
+    print(f"proxyd: made the folder {settings.profiles.absolute()} for your profiles", file=sys.stderr)
 
 
 def _said(error: ProxydError) -> str:

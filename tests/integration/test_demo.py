@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ async def test_a_short_demo_loses_nothing_and_compares_three_schedules(tmp_path:
     assert lines[0] == f"60 feeds, {proxyd['items']} items in 1.5 s, seed 1"
     assert [line.split()[0] for line in lines[3:6]] == ["proxyd", "uniform", "clairvoyant"]
     assert lines[-1].startswith("  Item ")
+    assert 0 <= shown["proxyd"]["probes_late_s"] == results.late_s
+    assert not any("too slow" in line for line in replace(results, late_s=0.9).to_text().splitlines())
+    assert "one probe in twenty started 1.5 s late or more" in replace(results, late_s=1.5).to_text()
 
 
 async def told(address: str, number: int, *, key: str = SECRET) -> int:

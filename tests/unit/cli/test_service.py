@@ -65,6 +65,44 @@ def test_each_error_of_a_daemon_is_told_once_and_names_the_database(
     ]
 
 
+def test_an_empty_folder_gets_a_folder_for_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert serving([FULL], monkeypatch, tmp_path) == 1
+    assert (tmp_path / "profiles").is_dir()
+    made = f"proxyd: made the folder {tmp_path / 'profiles'} for your profiles"
+    assert capsys.readouterr().err.splitlines()[0] == made
+    serving([FULL], monkeypatch, tmp_path)
+    assert made not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_folder_that_somebody_has_named_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_file: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if in_file:
+        (tmp_path / "proxyd.toml").write_text('profiles = "prifiles"\n')
+    else:
+        monkeypatch.setenv("PROXYD_PROFILES", "prifiles")
+    serving([FULL], monkeypatch, tmp_path)
+    assert not list(tmp_path.glob("pr*files"))
+
+
+def test_where_no_folder_can_be_made_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(_path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert serving([FULL], monkeypatch, tmp_path) == 1
+    assert capsys.readouterr().err == "proxyd: profiles: profiles cannot be made (Permission denied)\n"
+
+
 def test_the_journal_gets_no_text_of_a_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
