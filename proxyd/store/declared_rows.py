@@ -15,10 +15,10 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.digest_rows import LimitTimes
+from proxyd.store.digest_rows import LimitTimes, RuleTimes
 from proxyd.store.lanes import mark_due
 from proxyd.store.outbox import forget_changed_endpoints
-from proxyd.store.rows import DigestTimes
+from proxyd.store.rows import DigestTimes, rule_of
 from proxyd.store.statements import delete_named, execute_many
 from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer
@@ -42,7 +42,7 @@ def in_order(texts: Sequence[StoredText]) -> list[StoredText]:
 
 
 class SqlDeclarations:
-    """Stores the declaration; ``digests`` and ``limits`` hold those of its rules, by name.
+    """Stores the declaration; ``times`` says when messages of its rules are sent.
 
     What is stored of texts and sources is remembered, so that a declaration writes what it changes.
     """
@@ -52,8 +52,7 @@ class SqlDeclarations:
         self._read = read
         self._webhooks = webhooks
         self._chronon_s = grid.length_s
-        self.digests: dict[str, DigestTimes] = {}
-        self.limits: dict[str, LimitTimes] = {}
+        self.times = RuleTimes()
         self._texts: dict[str, StoredText] | None = None
         self._declared: dict[str, float] | None = None  # since when, in unix seconds
 
@@ -95,26 +94,26 @@ class SqlDeclarations:
             self._webhooks.declare(connection, rules, now_s)
             written = {each.name: each for each in texts}
             _write_texts(connection, _load_texts(connection) if self._texts is None else self._texts, written)
-            _forget_future(connection, now_s)
+            quiet = {rule.name for rule in rules if rule.quiet}
+            _forget_future(connection, now_s, quiet)
             return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}, written
 
         accepted, self._texts = await self._writer.submit(write)
-        self.digests, self.limits = await asyncio.to_thread(self._times_of, rules)
+        self.times = await asyncio.to_thread(self._times_of, rules)
         return accepted
 
     async def follow(self, rules: Iterable[NotificationRule]) -> None:
         """Follow the rules of a declaration that another planner has accepted."""
-        self.digests, self.limits = await asyncio.to_thread(self._times_of, list(rules))
+        self.times = await asyncio.to_thread(self._times_of, list(rules))
 
-    def _times_of(self, rules: Iterable[NotificationRule]) -> tuple[dict[str, DigestTimes], dict[str, LimitTimes]]:
-        """Return the digests and the limits of rules, by name."""
+    def _times_of(self, rules: Collection[NotificationRule]) -> RuleTimes:
         length_s, digests, limits = self._chronon_s, dict[str, DigestTimes](), dict[str, LimitTimes]()
         for rule in rules:
             if rule.digest is not None:
                 digests[rule.name] = DigestTimes(rule.digest, length_s)
             if rule.limit is not None:
                 limits[rule.name] = LimitTimes(rule.limit.most, rule.limit.per.in_seconds(chronon_s=length_s))
-        return digests, limits
+        return RuleTimes(digests, limits, {rule.name: rule.quiet for rule in rules if rule.quiet})
 
     async def declare_sources(self, names: Collection[str], now_s: float) -> dict[str, float]:
         """Return when each of these sources was first declared, and forget all others."""
@@ -179,12 +178,21 @@ def _edit_rules(connection: Connection, stored: Mapping[str, Any], wanted: Mappi
     execute_many(connection, _EDIT_RULE, edited)
 
 
-def _forget_future(connection: Connection, now_s: float) -> None:
-    """Bring times that lie too far in the future back to now: the clock was set back."""
+_RELEASE = (
+    update(t.outbox)
+    .where(t.outbox.c.lane == bindparam("of_lane"), t.outbox.c.state == "released")
+    .values(next_s=bindparam("at_s"))
+)
+
+
+def _forget_future(connection: Connection, now_s: float, quiet: Collection[str]) -> None:
+    """Bring times that lie too far in the future back to now: the clock was set back, or a rule is quiet no more."""
     o, rules = t.outbox.c, t.rules.c
     connection.execute(update(t.rules).where(rules.accepted_s > now_s).values(accepted_s=now_s))
     waiting = o.state.in_(("pending", "held", "stopped"))
     connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
-    connection.execute(update(t.outbox).where(o.state == "released", o.next_s > now_s).values(next_s=now_s))
+    waits = connection.scalars(select(o.lane).where(o.state == "released", o.next_s > now_s).distinct())
+    loud = [{"of_lane": lane} for lane in waits if rule_of(lane) not in quiet]
+    execute_many(connection, _RELEASE, [each | {"at_s": now_s} for each in loud])
     connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))
     mark_due(connection, connection.scalars(select(t.lanes.c.lane).where(t.lanes.c.due_s > now_s)), now_s)

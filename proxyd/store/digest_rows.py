@@ -6,17 +6,19 @@ import asyncio
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, false, func, select, update
 
 from proxyd.base.ports import Gathered
+from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.rules.known.state import Notification
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.lanes import mark_due
+from proxyd.store.rows import DigestTimes
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer
 
@@ -35,6 +37,15 @@ class LimitTimes:
 
     most: int
     per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTimes:
+    """When the notifications of rules may be sent, by the names of the rules."""
+
+    digests: Mapping[str, DigestTimes] = field(default_factory=dict)
+    limits: Mapping[str, LimitTimes] = field(default_factory=dict)
+    quiet: Mapping[str, Sequence[QuietHours]] = field(default_factory=dict)
 
 
 def exceeding(connection: Connection, made: Sequence[Notification], limits: Mapping[str, LimitTimes]) -> set[str]:

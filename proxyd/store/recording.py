@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import structlog
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, cast, exists, func, insert, literal, select, update
 
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.day_parts import quiet_until_s
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.schedule import Probe
 from proxyd.core.rules.known.state import IntervalRecord, Notification, StoredEvent
@@ -17,7 +18,7 @@ from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS
-from proxyd.store.digest_rows import LimitTimes, exceeding
+from proxyd.store.digest_rows import RuleTimes, exceeding
 from proxyd.store.lanes import mark_due
 from proxyd.store.plan_rows import joint_row, record_sources
 from proxyd.store.rows import DigestTimes
@@ -161,26 +162,32 @@ def record_notifications(
     connection: Connection,
     sent: Sequence[Notification],
     muted: Collection[str],
-    digests: Mapping[str, DigestTimes],
-    limits: Mapping[str, LimitTimes],
+    times: RuleTimes,
 ) -> None:
     """Write notifications, and a delivery to each of their receivers; one that exceeds a limit is not sent.
 
-    Those of ``muted`` rules wait until these are no longer muted, gathered ones for the end of their period.
+    Those of ``muted`` rules wait until these are no longer muted, gathered ones for the end of their period, those of
+    quiet hours for their end.
     """
-    unanswered, limited = held(connection), exceeding(connection, sent, limits)
+    unanswered, limited = held(connection), exceeding(connection, sent, times.limits)
     made, outbox = list[dict[str, Any]](), list[dict[str, Any]]()
     for one in sent:
-        digest, is_muted, is_limited = digests.get(one.rule), one.rule in muted, one.notification_id in limited
+        digest, is_muted, is_limited = times.digests.get(one.rule), one.rule in muted, one.notification_id in limited
+        end_s = one.created_s if digest is None else digest.end_s(one.created_s)
+        quiet_s = quiet_until_s(times.quiet.get(one.rule, ()), end_s)
         row = {name: getattr(one, name) for name in _NOTIFICATION_FIELDS}
         made.append(row | {"muted": is_muted, "limited": is_limited})
-        for delivery in _outbox_rows(one, digest):
+        for delivery in _outbox_rows(one, digest, end_s if quiet_s is None else quiet_s):
             if is_limited:
                 state = "limited"
             elif is_muted:
                 state = "muted"
+            elif digest is not None:
+                state = "gathering"
+            elif quiet_s is not None:
+                state = "released"  # at the end each receiver gets one digest
             else:
-                state = state_of(delivery, unanswered) if digest is None else "gathering"
+                state = state_of(delivery, unanswered)
             outbox.append(delivery | {"state": state, "done_s": one.created_s if is_limited else None})
             if state == "pending":
                 mark_due(connection, [delivery["lane"]], one.created_s)
@@ -242,10 +249,10 @@ def _interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
     }
 
 
-def _outbox_rows(sent: Notification, digest: DigestTimes | None) -> list[dict[str, Any]]:
+def _outbox_rows(sent: Notification, digest: DigestTimes | None, next_s: float) -> list[dict[str, Any]]:
     """Return a row of ``outbox`` for every delivery of a notification, without its state."""
     waits = {
-        "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
+        "next_s": next_s,
         "most_items": None if digest is None else digest.digest.at_most,
         "attempts": 0,
     }

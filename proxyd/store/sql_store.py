@@ -217,7 +217,7 @@ class SqlStore(SqlOutbox):
         record_results(connection, results, self._grid, is_shared=self._shards is not None)
         if sent := not_stored(connection, [one for each in results for one in each.notifications]):
             muted = self.suspensions.mutes_among({one.rule for one in sent}, connection)
-            record_notifications(connection, sent, muted, self.declarations.digests, self.declarations.limits)
+            record_notifications(connection, sent, muted, self.declarations.times)
             taken = {each.sha256: each for o in observations if (each := o.outcome.picture) is not None}
             record_pictures(connection, taken, sent)
 

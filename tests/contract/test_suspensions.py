@@ -15,8 +15,9 @@ from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.retention import expire
 from proxyd.store.sql_store import SqlStore
-from tests.fleets import WEBHOOK, declaration, rule, source
+from tests.fleets import DOMAIN, WEBHOOK, declaration, rule, source
 from tests.outboxes import due_deliveries
+from tests.worlds import declared as declared_in
 
 LOG, MAIL = LogDelivery("one"), MailDelivery("a@example.org")
 ONE, TWO = LOG.endpoint, MAIL.endpoint
@@ -258,3 +259,55 @@ async def test_what_was_released_is_kept_again_if_it_is_muted_before_its_digest(
     await suspend(store, now_s=30.0)
     await store.declarations.accept([], DECLARED.rules.values(), 25.0)  # the clock was set back
     assert await sent(store, 25.0) == [(ONE, b"1+2")]
+
+
+NIGHT = " DELIVER TO LOG 'one' QUIET DURING '22:00-07:00'"
+EVENING_S, MORNING_S = 23 * 3600.0, 31 * 3600.0
+
+
+def at_night(*rules: str, defaults: str = NIGHT) -> Declaration:
+    text = (DOMAIN + source("a") + "".join(rules)).replace('USER "u")', f'USER "u"){defaults}')
+    return declared_in(text)
+
+
+async def test_what_comes_in_quiet_hours_comes_as_one_digest_for_each_receiver_at_their_end(store: SqlStore) -> None:
+    declared = at_night(rule("r"), rule("other"), rule("loud", clauses="SET QUIET NONE"))
+    await store.declarations.accept([], declared.rules.values(), 1.0)
+    await put(store, notification("day", created_s=EVENING_S - 3600.001))
+    assert await sent(store, EVENING_S - 3600.0) == [(ONE, b"day")]
+    at_s = EVENING_S
+    await put(store, notification("1", LOG, MAIL, created_s=at_s), notification("2", rule_name="other", created_s=at_s))
+    await put(store, notification("3", rule_name="loud", created_s=at_s))
+    assert await sent(store, MORNING_S - 1.0) == [(ONE, b"3")]
+    assert await store.next_digest_s() == MORNING_S
+    assert await sent(store, MORNING_S) == [(ONE, b"1+2"), (TWO, b"1")]
+    await put(store, notification("4", created_s=MORNING_S))
+    assert await sent(store, MORNING_S) == [(ONE, b"4")]
+
+
+async def test_a_digest_that_ends_in_quiet_hours_waits_for_their_end(store: SqlStore) -> None:
+    declared = at_night(rule("r", clauses="SET DIGEST EVERY 1 HOUR"))
+    await store.declarations.accept([], declared.rules.values(), 1.0)
+    await put(store, notification("1", created_s=EVENING_S - 7200.0), notification("2", created_s=EVENING_S))
+    assert await sent(store, EVENING_S) == []
+    assert await sent(store, MORNING_S) == [(ONE, b"1+2")]
+
+
+async def test_quiet_hours_survive_a_declaration_and_end_with_their_clause(store: SqlStore) -> None:
+    declared = at_night(rule("r"))
+    await store.declarations.accept([], declared.rules.values(), 1.0)
+    await put(store, notification("1", created_s=EVENING_S))
+    await store.declarations.accept([], declared.rules.values(), EVENING_S + 1.0)
+    assert await sent(store, EVENING_S + 2.0) == []
+    loud = at_night(rule("r"), defaults=" DELIVER TO LOG 'one'")
+    await store.declarations.accept([], loud.rules.values(), EVENING_S + 3.0)
+    assert await sent(store, EVENING_S + 3.0) == [(ONE, b"1")]
+
+
+async def test_a_rule_that_is_muted_in_quiet_hours_stays_muted_after_them(store: SqlStore) -> None:
+    await store.declarations.accept([], at_night(rule("r"), rule("other")).rules.values(), 1.0)
+    await put(store, notification("1", created_s=EVENING_S))
+    await suspend(store, MUTE, now_s=EVENING_S + 1.0)
+    assert await sent(store, MORNING_S) == []
+    assert await suspend(store, now_s=MORNING_S + 1.0) == 1
+    assert await sent(store, MORNING_S + 1.0) == [(ONE, b"1")]

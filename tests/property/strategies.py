@@ -24,6 +24,7 @@ from proxyd.core.language.syntax.nodes import (
     Watch,
 )
 from proxyd.core.model.chronon import WallTime, Weekday
+from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import (
     Aggregate,
@@ -237,6 +238,7 @@ _profiles = st.builds(
     tuples_of(located_names()),
     tuples_of(located(deliveries)),
     digest=st.none() | located(digests),
+    quiet=st.none() | located(st.builds(QuietHours, texts, st.none() | texts)),
     trouble=tuples_of(located(deliveries)),
 )
 _intervals = st.builds(
@@ -290,6 +292,7 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         deliveries=own,
         no_delivery=not own and draw(st.booleans()),
         digest=draw(st.none() | located(st.none() | digests)),
+        quiet=draw(st.none() | located(st.just(value=True))),
         limit=draw(st.none() | located(_notification_limits)),
         empty=draw(st.none() | located(st.just(value=True))),
         screenshot=draw(st.none() | located(st.just(value=True))),
@@ -314,6 +317,7 @@ watches = st.builds(
     st.none() | located(_shares),
     st.none() | located(st.just(value=True)),
     st.none() | located_texts(),
+    st.none() | located(st.just(value=True)),
     tuples_of(located(deliveries)),
 ).map(
     lambda watch: replace(

@@ -31,6 +31,7 @@ SAMPLES = {  # of what the listing leaves open
     "number": ["2", "30"], "name": ["n", '"a ""b"""', "Kühe"], "path": ["a.b", "title"], "unit": ["HOURS", "day"],
     "expression": EXPRESSIONS, "period": ["2 HOURS", "DAY"], "interval": ['"30 days"', "'5'"],
     "'url'": ["'https://example.org/'"], "'iso time'": ["'2026-01-01'"], "'week'": ["'Mon-Fri'"],
+    "'weeks'": ["'Mon-Fri 22:00-07:00, Sat,Sun'"],
     "'zone'": ["'Europe/Berlin'"], "'template'": ["'{title}'", "'it''s'"], "'tag'": ["'de'"],
 }  # fmt: skip
 AROUND = {  # where a rule stands in a text

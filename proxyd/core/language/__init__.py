@@ -49,10 +49,8 @@ from proxyd.core.language.syntax.parser import what_lacks as what_lacks
 from proxyd.core.language.syntax.statement_syntax import format_parsed as format_parsed
 from proxyd.core.language.syntax.statement_syntax import format_statements as format_statements
 from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES as MAX_STATEMENT_BYTES
-from proxyd.core.language.syntax.value_checks import During as During
 from proxyd.core.language.syntax.value_checks import address_to_watch as address_to_watch
 from proxyd.core.language.syntax.value_checks import channel_scheme as channel_scheme
-from proxyd.core.language.syntax.value_checks import parse_during as parse_during
 from proxyd.core.language.syntax.value_checks import plain_address as plain_address
 from proxyd.core.language.syntax.words import did_you_mean as did_you_mean
 from proxyd.core.language.syntax.words import no_such as no_such

@@ -10,6 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from proxyd.core.model.chronon import WallTime
+from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Column, Duration, Expression, Select, TextSpan, is_mixed
 from proxyd.core.model.item import EventKind
@@ -371,13 +372,14 @@ class MessageTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Domains (none: all that are declared), users, and the deliveries and digest of its rules that set none."""
+    """Domains (none: all that are declared), users, and what holds for those of its rules that set nothing else."""
 
     name: str
     domains: tuple[str, ...]
     users: tuple[str, ...]
     deliveries: tuple[Delivery, ...] = ()
     digest: Digest | None = None
+    quiet: QuietHours | None = None
     file: str = field(default="<text>", compare=False)
 
 
@@ -399,6 +401,7 @@ class NotificationRule:
     policy: PolicyChoice = PolicyChoice(PolicyName.AUTO)
     deliveries: tuple[Delivery, ...] = ()  # these and `digest` include the defaults of its profiles
     digest: Digest | None = None
+    quiet: tuple[QuietHours, ...] = ()  # of all its profiles: only while all are quiet its messages wait
     limit: NotificationLimit | None = None
     sends_empty: bool = False
     keeps_screenshot: bool = False

@@ -99,8 +99,8 @@ class World:
             rounds = 0 if self._is_busy() else rounds + 1
 
     def _is_busy(self) -> bool:
-        dispatcher: Any = getattr(self.daemon.loops.notifier, "dispatcher", None)
-        under_way = self.daemon.loops.probes._tasks or (dispatcher is not None and dispatcher._running)
+        notifier: Any = self.daemon.loops.notifier
+        under_way = self.daemon.loops.probes._tasks or notifier._dispatcher._running
         return bool(under_way) or self.clock.sleepers < self.delivers + self.runs
 
     async def find_messages(self) -> list[str]:

@@ -19,6 +19,7 @@ from proxyd.core.language.syntax.nodes import InsertNotification, Located, State
 from proxyd.core.language.syntax.quoting import quote_name
 from proxyd.core.language.syntax.value_checks import Values, read_time
 from proxyd.core.language.syntax.words import did_you_mean
+from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Aggregate, Duration, Expression, Select, Unit, children
 from proxyd.core.model.item import EventKind
@@ -200,6 +201,7 @@ class RuleChecker:
             "policy": _policy(rule),
             "deliveries": _deliveries(rule, profiles),
             "digest": _digest(rule, profiles),
+            "quiet": _quiet(rule, profiles),
             "limit": self._limit(rule, page_classes),
             "message": message,
         }
@@ -392,6 +394,12 @@ def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
         trigger = replace(trigger, where=None, condition=trigger.where)
     canonical = "\n".join([format_trigger(trigger), *sorted(named_sources)])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _quiet(rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[QuietHours, ...]:
+    """Return the quiet hours of all profiles of a rule; none if one of them has none, or if the rule wants none."""
+    found = [profile.quiet for profile in profiles if profile.quiet is not None]
+    return () if rule.quiet is not None or len(found) < len(profiles) else tuple(found)
 
 
 def _digest(rule: InsertNotification, profiles: Sequence[Profile]) -> Digest | None:

@@ -110,6 +110,7 @@ def check_profile(
         users=tuple(user.value for user in statement.users),
         deliveries=once_each(delivery.value for delivery in statement.deliveries),
         digest=None if statement.digest is None else statement.digest.value,
+        quiet=None if statement.quiet is None else statement.quiet.value,
         file=reporter.source.file,
     )
 

@@ -266,7 +266,7 @@ _HOW_TO_READ = {
 """The options of a WATCH that are those of its source, with their keywords."""
 _OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES} - {"deliveries"}
 """The options of a WATCH that are clauses of its rule; WITHIN sets two."""
-_EDITABLE = {"page_class", "locale", "rule_name", "where", "without", "screenshot", "message", "deliveries"}
+_EDITABLE = {"page_class", "locale", "rule_name", "where", "without", "screenshot", "message", "quiet", "deliveries"}
 
 
 def _delivery(delivery: Delivery) -> Delivery:

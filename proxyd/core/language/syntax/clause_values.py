@@ -29,6 +29,7 @@ from proxyd.core.language.syntax.quoting import format_duration, quote_name, quo
 from proxyd.core.language.syntax.token_reader import TokenReader, optional, parse_number, parse_plain_text, series
 from proxyd.core.language.syntax.words import did_you_mean, get_keyword
 from proxyd.core.model.chronon import WallTime, Weekday
+from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.profile import (
@@ -290,6 +291,23 @@ def _check_digest(values: Values, digest: Digest | None, span: TextSpan) -> None
 
 
 DIGEST = Value(_parse_digest, _format_digest, _check_digest)
+
+
+def _parse_quiet(parser: TokenReader) -> QuietHours:
+    """quiet = DURING TEXT [IN TEXT]"""
+    parser.expect("DURING")
+    return QuietHours(parse_plain_text(parser), optional(parser, "IN", parse_plain_text))
+
+
+def _format_quiet(quiet: QuietHours) -> str:
+    return f"DURING {_format_hours(quiet.during, quiet.zone)}"
+
+
+def _format_hours(during: str, zone: str | None) -> str:
+    return quote_text(during) if zone is None else f"{quote_text(during)} IN {quote_text(zone)}"
+
+
+QUIET = Value(_parse_quiet, _format_quiet, lambda values, *quiet: values.quiet(*quiet))
 RULE_DIGEST = DIGEST._replace(read=lambda parser: None if parser.take("NONE") else _parse_digest(parser))
 
 
@@ -452,8 +470,7 @@ def _format_weight(term: ImportanceTerm) -> str:
     weight = str(term.weight)
     if term.during is None:
         return f"{weight} OTHERWISE"
-    zone = f" IN {quote_text(term.zone)}" if term.zone is not None else ""
-    return f"{weight} DURING {quote_text(term.during)}{zone}"
+    return f"{weight} DURING {_format_hours(term.during, term.zone)}"
 
 
 def _check_importance(values: Values, terms: tuple[ImportanceTerm, ...], span: TextSpan) -> None:

@@ -25,6 +25,7 @@ from proxyd.core.language.syntax.clause_values import (
     NAMES,
     POLICY,
     POST,
+    QUIET,
     RATE,
     RULE_DELIVERIES,
     RULE_DIGEST,
@@ -186,6 +187,7 @@ SOURCE_OPTIONS = (
 PROFILE_OPTIONS = (
     _DELIVER,
     Clause("DIGEST", "digest", DIGEST, examples=("DAILY AT '08:00' IN 'Europe/Berlin'",)),
+    Clause("QUIET", "quiet", QUIET, examples=("DURING 'Mon-Fri 22:00-07:00, Sat,Sun' IN 'Europe/Berlin'",)),
     replace(
         _DELIVER,
         words="ON TROUBLE TELL",
@@ -194,6 +196,7 @@ PROFILE_OPTIONS = (
     ),
 )
 """The options of CREATE PROFILE."""
+_LOUD = Clause("SET QUIET", "quiet", constant("NONE"))
 _SCREENSHOT = Clause(
     "SET SCREENSHOT",
     "screenshot",
@@ -219,6 +222,7 @@ RULE_CLAUSES = (
     Clause("SET DELIVERY", "deliveries", RULE_DELIVERIES, is_located=False, adds_up=True, form=JsonForm.OBJECTS),
     Clause("SET DELIVERY NONE", "no_delivery", constant(), form=None),  # is read by the one before
     Clause("SET DIGEST", "digest", RULE_DIGEST, examples=("EVERY 1 HOUR AT MOST 20 ITEMS", "NONE")),
+    _LOUD,
     Clause("SET LIMIT", "limit", MOST, examples=("1 PER DAY PER SOURCE",)),
     Clause("SET EMPTY", "empty", constant("DELIVER")),
     _SCREENSHOT,
@@ -246,6 +250,7 @@ WATCH_OPTIONS = (
     _WITHIN_LIFE,
     replace(_SCREENSHOT, words="SCREENSHOT"),
     replace(_MESSAGE, words="MESSAGE"),
+    replace(_LOUD, words="QUIET"),
     replace(_DELIVER, words="TELL"),
 )
 """The options of WATCH."""

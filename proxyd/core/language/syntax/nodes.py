@@ -12,6 +12,7 @@ from enum import Enum
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from proxyd.core.errors import RuleError
+from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
 from proxyd.core.model.item import EventKind
@@ -159,6 +160,7 @@ class CreateProfile(_Written):
     users: tuple[Located[str], ...] = ()
     deliveries: tuple[Located[Delivery], ...] = ()
     digest: Located[Digest] | None = None
+    quiet: Located[QuietHours] | None = None
     trouble: tuple[Located[Delivery], ...] = ()
 
 
@@ -177,7 +179,7 @@ class InsertNotification(_Written):
     """``INSERT NOTIFICATION`` and its clauses.
 
     A required clause is ``None`` only if it could not be read; its error is in ``Parsed.errors``. ``digest`` holds
-    ``None`` for ``SET DIGEST NONE``.
+    ``None`` for ``SET DIGEST NONE``, and ``quiet`` is set for ``SET QUIET NONE``.
     """
 
     kind: ClassVar = StatementKind.NOTIFICATION
@@ -196,6 +198,7 @@ class InsertNotification(_Written):
     deliveries: tuple[Located[Delivery], ...] = ()
     no_delivery: bool = False
     digest: Located[Digest | None] | None = None
+    quiet: Located[bool] | None = None
     limit: Located[NotificationLimit] | None = None
     empty: Located[bool] | None = None
     screenshot: Located[bool] | None = None
@@ -222,6 +225,7 @@ class Watch(_Written):
     target: Located[Decimal] | None = None
     screenshot: Located[bool] | None = None
     message: Located[str] | None = None
+    quiet: Located[bool] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
 
     @property

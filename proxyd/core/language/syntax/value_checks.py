@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -15,6 +14,7 @@ from proxyd.core.language.syntax.check_context import CheckSettings, Reporter
 from proxyd.core.language.syntax.readers import selector_problem
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.chronon import WallTime, read_clock, zone_names
+from proxyd.core.model.day_parts import QuietHours, leaves_time, parse_during, parse_week_parts
 from proxyd.core.model.decimal_marks import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
@@ -145,23 +145,6 @@ _OWN_HEADERS = {
     "if-none-match": "the daemon sets it",
     "if-modified-since": "the daemon sets it",
 }
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_DURING = re.compile(
-    r"\s*(?P<days>[A-Za-z]{3}(?:\s*[-,]\s*[A-Za-z]{3})*)?"
-    r"\s*(?:(?P<from>[0-9]{1,2}:[0-9]{2})\s*-\s*(?P<to>[0-9]{1,2}:[0-9]{2}))?\s*"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class During:
-    """A part of the week: days (0 is Monday) from ``start`` to ``stop``, in minutes of the day, ``stop`` exclusive.
-
-    If ``stop`` is not after ``start``, it lies in the next day.
-    """
-
-    days: frozenset[int]
-    start: int
-    stop: int
 
 
 def channel_scheme(url: str) -> str | None:
@@ -172,42 +155,6 @@ def channel_scheme(url: str) -> str | None:
     """
     found = _CHANNEL.fullmatch(url)
     return None if found is None or _SECOND_ADDRESS.search(url) else found[1].lower()
-
-
-def parse_during(text: str) -> During | None:
-    """Return the part of the week that a text names, or ``None``.
-
-    >>> during = parse_during("Mon-Fri 09:00-18:00")
-    >>> sorted(during.days), during.start, during.stop
-    ([0, 1, 2, 3, 4], 540, 1080)
-    """
-    match = _DURING.fullmatch(text)
-    if match is None or not text.strip():
-        return None
-    days = _read_days(match["days"])
-    start, stop = (_read_minute(each) for each in (match["from"] or "0:00", match["to"] or "24:00"))
-    if days is None or start is None or stop is None or start in (stop, 1440):
-        return None
-    return During(days, start, stop)
-
-
-def _read_days(text: str | None) -> frozenset[int] | None:
-    if text is None:
-        return frozenset(range(7))
-    days: set[int] = set()
-    for part in text.lower().split(","):
-        ends = [end.strip() for end in part.split("-")]
-        if len(ends) > 2 or not set(ends) <= set(_DAYS):
-            return None
-        first, last = _DAYS.index(ends[0]), _DAYS.index(ends[-1])
-        days.update((first + step) % 7 for step in range((last - first) % 7 + 1))
-    return frozenset(days)
-
-
-def _read_minute(text: str) -> int | None:
-    hour, minute = (int(part) for part in text.split(":"))
-    total = hour * 60 + minute
-    return total if minute < 60 and total <= 1440 else None
 
 
 def read_time(text: str) -> float | None:
@@ -330,6 +277,17 @@ class Values:
         if parse_during(text) is None:
             message = f"DURING takes days and hours such as 'Mon-Fri 09:00-18:00'; found {text!r}"
             self.reporter.error(message, span)
+
+    def quiet(self, quiet: QuietHours, span: TextSpan) -> None:
+        """Report hours that cannot be read, or that never end."""
+        parts = parse_week_parts(quiet.during)
+        if parts is None:
+            such = "'Mon-Fri 22:00-07:00, Sat,Sun'"
+            self.reporter.error(f"QUIET DURING takes days and hours such as {such}; found {quiet.during!r}", span)
+        elif not leaves_time(parts):
+            self.reporter.error("QUIET leaves no time for messages; mute the profile instead", span)
+        if quiet.zone is not None:
+            self.zone(quiet.zone, span)
 
     def durations(self, named: Iterable[tuple[str, Duration | None]], span: TextSpan) -> None:
         """Report durations that are not above 0, too long, or not a whole number of chronons."""

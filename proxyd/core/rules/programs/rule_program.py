@@ -7,15 +7,16 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import log
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from proxyd.core.language import During, counting_of, format_after, parse_during
+from proxyd.core.language import counting_of, format_after
 from proxyd.core.model.arrays import Floats
+from proxyd.core.model.day_parts import parse_during
 from proxyd.core.model.decimal_marks import Languages
 from proxyd.core.model.expression import Column, Expression, FromClass, IsNull, Select, children, conjuncts
 from proxyd.core.model.field_values import differ
@@ -428,16 +429,6 @@ def _weight(terms: Sequence[ImportanceTerm], moment: datetime) -> float:
     for term in terms:
         during = None if term.during is None else parse_during(term.during)
         local = moment.astimezone(ZoneInfo(term.zone)) if term.zone else moment
-        if during is None or _holds(during, local):
+        if during is None or during.holds(local):
             return float(term.weight)
     return 1.0
-
-
-def _holds(during: During, local: datetime) -> bool:
-    """Whether a time is in a part of the week; a period over midnight belongs to the day on which it begins."""
-    minute = local.hour * 60 + local.minute
-    if during.start < during.stop:
-        return local.weekday() in during.days and during.start <= minute < during.stop
-    if minute >= during.start:
-        return local.weekday() in during.days
-    return minute < during.stop and (local - timedelta(days=1)).weekday() in during.days

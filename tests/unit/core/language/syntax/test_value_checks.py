@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.language import SourceText, check
-from proxyd.core.language.syntax.value_checks import parse_during, read_time
+from proxyd.core.language.syntax.value_checks import read_time
+from proxyd.core.model.day_parts import parse_during
 
 
 @pytest.mark.parametrize(
