@@ -266,7 +266,7 @@ class _Reader:
 
     def _report(self, complaint: Complaint) -> None:
         """Report why a head or clause cannot be read, unless that is a quote that is not closed."""
-        if not self._tokens[self._parser.at - 1].broken:
+        if not _is_at_open_quote(self._parser):
             self._complain(complaint)
 
     def _complain(self, complaint: Complaint) -> None:
@@ -356,7 +356,11 @@ def _depths(tokens: Sequence[Lexeme], begin: int) -> Iterator[tuple[int, int]]:
 def _complaint_of(parser: TokenReader, at: int, rule: Callable[[TokenReader], Any]) -> Complaint | None:
     """Return why a part cannot be read, unless that is a quote that is not closed."""
     value = attempt(parser, at, rule)
-    return value if isinstance(value, Complaint) and not parser.tokens[parser.at - 1].broken else None
+    return value if isinstance(value, Complaint) and not _is_at_open_quote(parser) else None
+
+
+def _is_at_open_quote(parser: TokenReader) -> bool:
+    return any(each.broken for each in parser.tokens[max(parser.at - 1, 0) : parser.at + 1])
 
 
 def _attach_comments(

@@ -58,17 +58,19 @@ _TOKEN = re.compile(
     r"""[\s\ufeff]*+(?:
         (?P<WORD>[^\W\d]\w*+)
       | "(?P<QUOTED>[^"]*+(?:""[^"]*+)*+)"
-      | '(?P<TEXT>[^']*+(?:''[^']*+)*+)'
+      | '(?P<TEXT>[^']*+(?:''[^']*+)*+)'(?![\w%@/])
       | (?P<comment>--[^\n]*+|/\*.*?\*/)
       | (?P<open_comment>/\*)
       | (?P<SIGN>::|<>|<=|>=|!=|\|\||[(),.;:=<>+\-*/%])
       | (?P<NUMBER>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\w))
       | (?P<bad_number>[0-9][\w.]*+)
-      | (?P<open_quote>["'])
+      | (?P<open_quote>["'])  # or one whose text ends where no text should, as in 'it's'
       | (?P<strange>.)
       | \Z)""",
     re.VERBOSE | re.DOTALL,
 )
+_CLOSED_TEXT = re.compile(r"'[^']*+(?:''[^']*+)*+'")
+_WORD = re.compile(r"\w+")
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
 _UNITS = ("SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "CHRONONS")
 _HEADING = re.compile(
@@ -139,6 +141,9 @@ class _Scanner:
             self._error("this comment is not closed: expected '*/'", start, stop)
             return len(self._text)
         elif kind == "open_quote":
+            closed = _CLOSED_TEXT.match(self._text, start)
+            if closed is not None:
+                return self._take_odd_text(start, closed.end())
             shape: Shape = "TEXT" if match[kind] == "'" else "QUOTED"
             return self._report_open_quote(shape, start, _HEADING.search(self._text, stop))
         elif kind == "strange":
@@ -162,6 +167,23 @@ class _Scanner:
         mark, value = text[start], text[start + 1 : stop - 1]
         self._keep(shape, value.replace(mark * 2, mark) if mark in value else value, start, stop)
         return stop
+
+    def _take_odd_text(self, start: int, stop: int) -> int:
+        """Take a text in single quotes with a letter or sign right after it: a quote in it or before it is wrong."""
+        text, before = self._text, self._text[stop - 2]
+        after = _WORD.match(text, stop)
+        if get_keyword(after[0]) if after else before not in " \t\n,(=":
+            return self._take_quoted("TEXT", start, stop)
+        heading = _HEADING.search(text, start + 1)
+        if after is None or not before.isalnum() or (heading is not None and heading.start() < stop):
+            return self._report_open_quote("TEXT", start, heading)
+        end = text.find("'", stop)
+        is_near = end >= 0 and "\n" not in text[stop:end]
+        shown = f", as in {quote_text(text[start + 1 : end])}" if is_near and end - start <= _LONGEST_CLAUSE else ""
+        self._error(f"this single quote ends the text: double the quotes within a text{shown}", stop - 1, stop)
+        at, last = self._places[start], self._places[stop]
+        self._tokens.append(Lexeme("TEXT", "?", at, last, broken=True))
+        return end + 1 if is_near else heading.end() if heading is not None else len(text)
 
     def _report_open_quote(self, shape: Shape, start: int, heading: re.Match[str] | None) -> int:
         """Report a quote that is not closed; reading continues at the next line that looks like a clause."""
