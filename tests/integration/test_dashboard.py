@@ -557,6 +557,27 @@ async def test_nobody_overwrites_what_somebody_else_changed(browser: Browser) ->
     assert (await browser.post("/profiles", {"text": OWN, "name": "Q", "tag": tag}))[0].status == 303
 
 
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated", "ignore:.*:DeprecationWarning:apprise")
+async def test_an_address_with_tokens_is_on_no_page_and_outlives_an_edit(browser: Browser) -> None:
+    secret = "tgram://123456789:s3cretAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA/12315544/"
+    delivered = f"SET DELIVERY CHANNEL '{secret}' SET UTILITY"
+    await browser.api.control.declarations.declare(OWN.replace("SET UTILITY", delivered))
+    await browser.sign_in()
+    _, page = opened = await browser.get("/profiles/Q")
+    shown = unescape(page.partition("<textarea")[2].partition(">\n")[2].partition("</textarea>")[0])
+    form = {"text": shown.replace('"v"', '"w"'), "name": "Q", "tag": field(opened, "tag")}
+    _, checked = await browser.post("/profiles/check", form | {"text": f"{shown} DROP"})
+    assert "s3cret" not in page + checked
+    assert "tgram://[hidden 1]" in shown
+    assert (await browser.post("/profiles", form))[0].status == 303
+    saved = browser.api.control.declarations.texts.text_of("Q")
+    assert secret in saved
+    assert 'USER "w"' in saved
+    answer, page = await browser.post("/profiles", {"text": form["text"].replace('"Q"', '"other"')})
+    assert answer.status == 400
+    assert "write an address in place of each" in page
+
+
 async def test_of_two_who_save_at_once_one_is_told(browser: Browser) -> None:
     await browser.api.control.declarations.declare(OWN)
     await browser.sign_in()

@@ -14,7 +14,7 @@ from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import part, warnings_of
+from proxyd.api.web.page_texts import hide_channels, part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConfigError
@@ -132,7 +132,7 @@ class AddPages:
         watched = self._watch_at(found.outcome.source_id, shown.title)
         name = watched.name.value if watched is not None else self._free(shown.title)
         looked = _Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
-        return self._page(request, looked, shown=shown, watched=watched and format_statements([watched]))
+        return self._page(request, looked, shown=shown, watched=watched and hide_channels(format_statements([watched])))
 
     def _watch_at(self, url: str, title: str) -> Watch | None:
         """Return the WATCH of an address that goes by its address or by its title."""
@@ -159,12 +159,12 @@ class AddPages:
                 warnings = warnings_of(changes)
                 return self._page(
                     *(request, chosen),
-                    text=text,
+                    text=hide_channels(text),
                     value=value,
                     cost=payloads.cost(cost),
                     warnings=warnings,
                     shown=shown,
-                    watched=old,
+                    watched=old and hide_channels(old),
                 )
             changes = await self._profiles.declare(text)
         except ConfigError as error:
@@ -226,7 +226,7 @@ def _watches(parsed: Parsed) -> list[Watch]:
 
 
 def _last_line(text: str) -> str:
-    return " ".join(text.strip().rpartition(";\n")[2].split())
+    return " ".join(hide_channels(text).strip().rpartition(";\n")[2].split())
 
 
 def _said(error: Exception) -> str:

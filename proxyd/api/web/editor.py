@@ -19,7 +19,7 @@ from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import profile_page, warnings_of
+from proxyd.api.web.page_texts import hide_channels, profile_page, show_channels, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
@@ -79,7 +79,7 @@ class Editor:
         name = request.match_info["name"]
         text = await asyncio.to_thread(self._profiles.texts.text_of, name)
         found = await self._listings.profiles.get_profile(name)  # raises if it is gone by now
-        return self._editor(request, name=name, text=text, tag=etag_of(text), found=found)
+        return self._editor(request, name=name, text=hide_channels(text), tag=etag_of(text), found=found)
 
     async def new(self, request: web.Request) -> web.Response:
         """Show the editor with an example."""
@@ -88,7 +88,7 @@ class Editor:
     async def check(self, request: web.Request) -> web.Response:
         """Show the errors of a text, or what it would change and cost; a script requests only that part of the page."""
         form = await _form(request)
-        verdict = await self._verdict(form["text"])
+        verdict = await self._verdict(form)
         if form["part"]:
             return self._render(request, "verdict.html", verdict=verdict)
         return await self._again(request, form, verdict=verdict)
@@ -98,9 +98,10 @@ class Editor:
         form = await _form(request)
         before = set(self._profiles.declaration.profiles)
         try:
-            verdict = await self._verdict(form["text"], saved=form)
+            verdict = await self._verdict(form, is_saved=True)
         except ChangedError:
-            return await self._again(request, form, status=412, changed=await self._text_now(form["name"]))
+            changed = hide_channels(await self._text_now(form["name"]))
+            return await self._again(request, form, status=412, changed=changed)
         if verdict.problem is not None:
             return await self._again(request, form, status=verdict.problem.status, verdict=verdict)
         warnings = () if verdict.changes is None else warnings_of(verdict.changes, with_lines=True)
@@ -125,21 +126,24 @@ class Editor:
         is_known = name in self._profiles.declaration.profiles
         return await asyncio.to_thread(self._profiles.texts.text_of, name) if is_known else ""
 
-    async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> _Verdict:
-        """Return what a text would change and cost, or changed if it was ``saved``, or its errors.
+    async def _verdict(self, form: dict[str, str], *, is_saved: bool = False) -> _Verdict:
+        """Return what a text would change and cost, or changed if it ``is_saved``, or its errors.
 
         Raises ``ChangedError`` if the profile has changed since the saved form was rendered.
         """
+        text = show_channels(form["text"], await self._text_now(form["name"]))
         try:
             if not text.strip():
                 raise BadRequestError("the text is empty; write at least one statement")
-            if saved is not None:
-                return _Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(saved)))
+            if "://[hidden " in text:
+                raise BadRequestError("write an address in place of each '[hidden]' that this profile did not have")
+            if is_saved:
+                return _Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(form)))
             changes, cost = await self._profiles.try_out(text)
         except ChangedError:
             raise
         except EXPECTED as error:
-            return _Verdict.of(answer_to(error), text)
+            return _Verdict.of(answer_to(error), hide_channels(text))
         return _Verdict(changes=changes, cost=payloads.cost(cost))
 
     def _editor(self, request: web.Request, **facts: Any) -> web.Response:
