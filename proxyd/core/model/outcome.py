@@ -33,6 +33,7 @@ class OutcomeKind(Enum):
     TOO_MANY_REDIRECTS = "too_many_redirects"
     EMPTY = "empty"  # a success without a body
     NOT_A_FEED = "not_a_feed"  # a web page or anything else that is not a feed
+    UNREADABLE = "unreadable"  # a page or JSON that holds nothing that the fields of its class read
     UNSAFE = "unsafe"  # declares entities or hides a decompression bomb
     PARSER_FAILED = "parser_failed"  # the parser hung, died or raised
 

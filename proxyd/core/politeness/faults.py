@@ -114,6 +114,7 @@ _ITS_OWN = frozenset(
         OutcomeKind.NO_SECRET,
         OutcomeKind.NO_BROWSER,
         OutcomeKind.NOT_A_FEED,
+        OutcomeKind.UNREADABLE,
     }
 )
 

@@ -112,6 +112,8 @@ _KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
     (EmptyDocumentError, OutcomeKind.EMPTY),
     (ParserFailedError, OutcomeKind.PARSER_FAILED),
     (FetchTimeoutError, OutcomeKind.TIMEOUT),
+    (UnreadableDocumentError, OutcomeKind.UNREADABLE),
+    (SelectorError, OutcomeKind.UNREADABLE),
     (FeedParseError, OutcomeKind.NOT_A_FEED),
     (FetchError, OutcomeKind.UNREACHABLE),
 )
@@ -124,5 +126,7 @@ def kind_of(error: ProbeError) -> OutcomeKind:
     <OutcomeKind.TOO_LARGE: 'too_large'>
     >>> kind_of(FetchError("no route to host"))
     <OutcomeKind.UNREACHABLE: 'unreachable'>
+    >>> kind_of(UnreadableDocumentError("no row matches p.price"))
+    <OutcomeKind.UNREADABLE: 'unreadable'>
     """
     return next((kind for family, kind in _KINDS if isinstance(error, family)), OutcomeKind.UNREACHABLE)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from proxyd.probing.documents.document_texts import Json, cap, clean, load_json, safe_link
 from proxyd.probing.documents.feed_dates import time_s
-from proxyd.probing.documents.probe_failures import NotAFeedError
+from proxyd.probing.documents.probe_failures import NotAFeedError, UnreadableDocumentError
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
@@ -111,9 +111,12 @@ class _Feed(_Written):
 def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
     """Return the JSON Feed in ``body``, recognised by its version, regardless of the media type.
 
-    Raises ``NotAFeedError``: the document is JSON of another kind; ``UnreadableDocumentError``: it is not valid JSON.
+    Raises ``NotAFeedError``: the document is JSON of another kind, or not valid JSON.
     """
-    document = load_json(body, content_type)
+    try:
+        document = load_json(body, content_type)
+    except UnreadableDocumentError as error:
+        raise NotAFeedError(error.message) from error
     found = _VERSION.fullmatch(_text(document.get("version")) or "") if isinstance(document, dict) else None
     if found is None or not isinstance(document, dict):
         raise NotAFeedError("this is a JSON document, not a feed: its version is not one of jsonfeed.org")
