@@ -52,6 +52,9 @@ def _print_trade(answer: AdviceShown) -> None:
     print_table(["probes/h", "mean delay", "completeness", "price (item-hours)", ""], rows)
 
 
+_HIGHEST_SHARE = 0.99  # of those that the daemon tries
+
+
 def _print_shares(answer: AdviceShown) -> None:
     """Print what each share in time takes, if rules have targets."""
     if not answer["shares"]:
@@ -62,6 +65,8 @@ def _print_shares(answer: AdviceShown) -> None:
         for each in answer["shares"]
     ]
     print_table(["share", "probes/h", "expected", "mean delay"], rows)
+    if answer["shares"][-1]["share"] < _HIGHEST_SHARE:
+        print("No budget gives a higher share: sources are probed as often as their spacing allows.")
 
 
 _REMEDIES = {

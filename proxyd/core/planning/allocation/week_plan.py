@@ -395,6 +395,7 @@ def by_slot(shapes: Floats, slots: int) -> Floats:
     return factors
 
 
+_REACHED = 0.01  # a share that misses what was asked for by less is reached
 _SAMPLE = 20_000  # number of sources that represent a larger fleet in a trade-off
 
 
@@ -421,6 +422,8 @@ class SharePoint:
 def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[SharePoint]:
     """Return the probes that each share takes if all rules had it as their target, regardless of the budget.
 
+    Shares that no number of probes reaches are left out: a source is not probed more often than its spacing allows.
+
     >>> from proxyd.core.planning.kernels.losses import Step
     >>> from proxyd.core.model.chronon import Target
     >>> from proxyd.core.planning.allocation.targets import FleetTargets
@@ -438,6 +441,8 @@ def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[Shar
         if at_share is None or not items.sum() > 0:
             break
         fleet, log_price, expected = at_share
+        if expected < share - _REACHED:
+            break
         delay_s = float(items @ fleet.delays(log_price) / items.sum()) * slot_s
         found.append(SharePoint(share, expected, float(fleet.frequencies(log_price).sum()) / slot_s, delay_s))
     return found

@@ -124,6 +124,11 @@ async def test_advice_says_what_each_share_takes() -> None:
     assert all(each.expected >= each.share - 0.01 for each in shares)
 
 
+async def test_a_share_that_the_spacing_of_a_source_prevents_is_not_advised() -> None:
+    polite = await planned(promising("WITHIN 10 MINUTES", spacing_s=660.0))
+    assert [each.share for each in advice(polite).shares] == [0.8, 0.9]
+
+
 async def test_a_rule_that_counts_items_needs_fewer_probes_for_its_share() -> None:
     every, third = [
         await planned(promising("WITHIN 20 MINUTES FOR 80 %", when=when)) for when in ("", "COUNT(*) % 3 = 0")
