@@ -193,6 +193,9 @@ class _Checker:
                 reporter.error(message, statement.trouble[0].span)
             elif found is not None:
                 sources = tuple(watched.get(statement.name.value, ()))
+                if not sources and found.source_ids:
+                    everything = f"no other rule is in this profile, so ON TROUBLE watches {_all_of(found.source_ids)}"
+                    reporter.warn(everything, statement.trouble[0].span)
                 yield found.name, replace(found, source_ids=sources or found.source_ids)
 
     def _warn_of_probes(self, rules: Mapping[str, NotificationRule]) -> None:
@@ -245,6 +248,10 @@ def _asks_often(statement: InsertNotification) -> bool:
 def _warning_of_sources_alone(names: Sequence[str]) -> str:
     also = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"this rule alone has {names[0]!r}{also} asked; to leave others out, name sources with FROM SOURCES"
+
+
+def _all_of(names: Sequence[str]) -> str:
+    return f"the source {names[0]!r}" if len(names) == 1 else f"all {len(names):,} sources"
 
 
 def _another_name(statement: Statement) -> str:

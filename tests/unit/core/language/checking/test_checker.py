@@ -324,8 +324,11 @@ def test_on_trouble_watches_what_the_rules_of_its_profile_watch() -> None:
     found = declare(text).rules["P: trouble"]
     assert (found.source_ids, found.digest) == (("example.org/a",), None)
     assert [each.endpoint for each in found.deliveries] == ["log:me"]
-    alone = declare(FEEDS + "CREATE PROFILE \"alone\" ON TROUBLE TELL LOG 'me';")
+    text = FEEDS + "CREATE PROFILE \"alone\" ON TROUBLE TELL LOG 'me';"
+    alone = declare(text)
     assert alone.rules["alone: trouble"].source_ids == tuple(alone.sources)
+    warned = f"no other rule is in this profile, so ON TROUBLE watches all {len(alone.sources)} sources"
+    assert warned in warnings_of(text)
 
 
 def test_on_trouble_needs_its_name_for_itself() -> None:
