@@ -258,6 +258,7 @@ def _texts(paths: list[Path]) -> list[SourceText]:
         argument("--name", "domain and profile of what is in no folder (default Imported)", default="Imported"),
         flag("--pages", "the addresses are web pages, not feeds: notify of changes"),
         argument("--match", "only notify of items, or pages, that contain this word", metavar="WORD"),
+        argument("--to", "a mail address or a chat to tell; repeat it for others", action="append", metavar="ADDRESS"),
         argument("--out", "write to this file, or add to it, instead of printing", type=Path, metavar="FILE.profile"),
     ],
 )
@@ -275,7 +276,9 @@ def import_feeds(options: argparse.Namespace) -> int:
     listed, out = read_listing(body, str(options.file)), options.out
     files = _files_beside(out, settings)
     declared = check_declaration(files, settings)
-    merged = merge_listing(listed, declared, options.name, pages=options.pages, match=options.match)
+    merged = merge_listing(
+        listed, declared, options.name, pages=options.pages, match=options.match, to=options.to or ()
+    )
     before = next((each.text for each in files if out is not None and Path(each.file) == out), "")
     parsed = parse("\n".join([before, *merged.statements]), str(out or "the list"))
     if parsed.errors:

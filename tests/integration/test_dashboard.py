@@ -416,6 +416,21 @@ async def test_a_value_is_not_read_at_what_is_no_address(browser: Browser, url: 
         assert "is no address: it starts with https:// or http://" in page
 
 
+async def test_a_list_is_added_for_a_word_and_a_receiver(browser: Browser) -> None:
+    await browser.sign_in()
+    form = {"list": "https://example.org/feed-1\n", "match": "cve", "to": "me@example.org, you@example.org"}
+    answer, _ = await browser.post("/add/list", form)
+    assert answer.status == 303
+    rule = browser.api.control.declarations.declaration.rules["Imported: new items"]
+    assert [each.endpoint for each in rule.deliveries] == ["me@example.org", "you@example.org"]
+    assert "title ILIKE '%cve%'" in browser.api.control.declarations.texts.text_of("Imported")
+    answer, page = await browser.post(
+        "/add/list", form | {"name": "Other", "list": "https://a.example/", "to": "https://r.example/"}
+    )
+    assert answer.status == 400
+    assert "a webhook is signed" in page
+
+
 @pytest.mark.parametrize("charset", ["punycode", "utf-7", "utf-16", "nosuch"])
 async def test_an_upload_is_read_as_utf_8_whatever_charset_it_names(browser: Browser, charset: str) -> None:
     await browser.sign_in()

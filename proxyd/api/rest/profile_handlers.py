@@ -110,12 +110,12 @@ class ProfileHandlers:
         made = await self.import_list(await read_bytes(request), asked)
         return json_response(made) if asked.dry_run else made
 
-    async def import_list(self, body: bytes, asked: wire.Listing) -> wire.ImportMade:
-        """Declare the feeds of a list, or only check it."""
+    async def import_list(self, body: bytes, asked: wire.Listing, to: Sequence[str] = ()) -> wire.ImportMade:
+        """Declare the feeds of a list and tell the mail addresses and chats ``to``, or only check it."""
         for _ in range(_MOST_MERGED):
             known = known_declaration(self._profiles)
             async with self._in_turn():
-                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, known)
+                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, known, to)
             if asked.dry_run:
                 changes, cost = await self._profiles.try_out(*texts)
                 return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
@@ -200,10 +200,12 @@ def refusal_of_reload(errors: Sequence[str]) -> web.Response:
     return problem(422, "The profiles have errors", said)
 
 
-def _merge_listing(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[list[str], dict[str, Any]]:
+def _merge_listing(
+    body: bytes, asked: wire.Listing, declared: Declaration, to: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
     """Return the texts that a list adds, and how many of its sources are new, already there, and unreadable."""
     listed = read_listing(body, "the list")
-    merged = merge_listing(listed, declared, asked.name, pages=asked.pages, match=asked.match)
+    merged = merge_listing(listed, declared, asked.name, pages=asked.pages, match=asked.match, to=to)
     counts = {"sources_added": merged.new, "sources_known": merged.known, "unreadable": len(listed.unreadable)}
     return merged.texts(), counts | {"faults": list(listed.unreadable[:_MOST_FAULTS])}
 

@@ -194,10 +194,9 @@ class AddPages:
         if not text.strip():
             return self._page(request, _Choices(), status=422, error="choose a file")
         try:
-            made = await self._lists.import_list(
-                text.encode(), wire.Listing(name=form.get("name", "").strip() or "Imported")
-            )
-        except EXPECTED as error:
+            listing = wire.Listing(name=_written(form, "name") or "Imported", match=_written(form, "match") or None)
+            made = await self._lists.import_list(text.encode(), listing, _written(form, "to").replace(",", " ").split())
+        except (*EXPECTED, ConfigError) as error:
             return self._page(request, _Choices(), status=answer_to(error).status, error=_said(error))
         known = f", {made.sources_known:,} were there already" if made.sources_known else ""
         unread = f", {made.unreadable:,} could not be read" if made.unreadable else ""
@@ -219,6 +218,10 @@ class AddPages:
     def _page(self, request: web.Request, chosen: _Choices, *, status: int = 200, **facts: Any) -> web.Response:
         nothing = dict.fromkeys(("shown", "error", "text", "value", "cost", "warnings", "watched"))
         return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **facts})
+
+
+def _written(form: Mapping[str, str], name: str) -> str:
+    return form.get(name, "").strip()[:_LONGEST]
 
 
 def _watches(parsed: Parsed) -> list[Watch]:

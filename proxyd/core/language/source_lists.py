@@ -22,6 +22,7 @@ from proxyd.core.language.syntax.parser import MAX_SENT_BYTES, parse
 from proxyd.core.language.syntax.quoting import format_contains, quote_name, quote_text
 from proxyd.core.language.syntax.statement_syntax import format_parsed
 from proxyd.core.language.syntax.value_checks import WITHOUT_USER, address_problem, plain_address, without_user
+from proxyd.core.language.watch_wishes import delivery_text
 from proxyd.core.model.profile import Declaration
 from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.core.texts.xml_references import ILLEGAL, with_legal_references
@@ -99,7 +100,7 @@ _Found: TypeAlias = tuple[int, str, str, str]
 
 _RULE = """CREATE PROFILE {domain} AS (DOMAIN {domain}, USER "me");
 INSERT NOTIFICATION {rule} INTO {domain} SET QUERY "SELECT {selected} FROM {name}"
-SET TRIGGER {trigger} START NOW END NEVER SET UTILITY STRICT;
+SET TRIGGER {trigger} START NOW END NEVER SET UTILITY STRICT{deliveries};
 """
 
 
@@ -120,11 +121,11 @@ class _Kind:
         """Return the name of the rule of a list."""
         return f"{listing}: {self.told}"
 
-    def preamble(self, listing: str, match: str | None) -> str:
+    def preamble(self, listing: str, match: str | None, to: tuple[str, ...]) -> str:
         """Return the statements other than the sources, in canonical layout."""
         if not listing.strip() or not listing.isprintable():
             raise ListingError(f"{listing!r} is not a valid name for a list")
-        layout = _layout(self, match).replace(quote_name(self.rule(_SOME_NAME)), quote_name(self.rule(listing)))
+        layout = _layout(self, match, to).replace(quote_name(self.rule(_SOME_NAME)), quote_name(self.rule(listing)))
         return layout.replace(quote_name(_SOME_NAME), quote_name(listing))
 
 
@@ -222,17 +223,24 @@ def read_listing(body: bytes, where: str) -> SourceList:
 
 
 def merge_listing(
-    listed: SourceList, declared: Declaration, name: str, *, pages: bool = False, match: str | None = None
+    listed: SourceList,
+    declared: Declaration,
+    name: str,
+    *,
+    pages: bool = False,
+    match: str | None = None,
+    to: Sequence[str] = (),
 ) -> Merged:
     r"""Return what a list adds to a declaration: sources, and for each new folder a domain, a profile and a rule.
 
     Addresses that are declared are left alone. Feeds without a folder go to ``name``. A rule fires on every new item,
-    or with ``pages`` on every change of a page; with ``match`` only if the title, or the page, contains this word.
+    or with ``pages`` on every change of a page; with ``match`` only if the title, or the page, contains this word. It
+    tells the mail addresses and chats ``to``.
 
     Raises
     ------
-    ListingError
-        A folder cannot be the name of a profile.
+    ListingError, ConfigError
+        A folder cannot be the name of a profile. ``to`` holds a webhook, which needs a secret.
 
     Examples
     --------
@@ -254,7 +262,7 @@ def merge_listing(
             profile, known_class = _profile(feed.folder or name, kind, declared)
             page_class = f"{quote_name(profile)}.{known_class or kind.name}"
             if known_class is None and page_class not in begun:
-                statements.append("\n" * bool(statements) + kind.preamble(profile, match))
+                statements.append("\n" * bool(statements) + kind.preamble(profile, match, tuple(to)))
             classes[feed.folder] = page_class
             begun.add(page_class)
         of = classes[feed.folder]
@@ -263,12 +271,19 @@ def merge_listing(
 
 
 @lru_cache(16)
-def _layout(kind: _Kind, match: str | None) -> str:
+def _layout(kind: _Kind, match: str | None, to: tuple[str, ...]) -> str:
     """Return the statements of a list of some name; to read and print them again took 5 ms for each folder."""
     domain, rule = quote_name(_SOME_NAME), quote_name(kind.rule(_SOME_NAME))
     where = f" WHERE {format_contains(kind.field, match)}" if match else ""
     trigger = quote_name(f"ON {kind.event} TO {kind.name}{where}")
-    told = _RULE.format(domain=domain, rule=rule, selected=kind.selected, name=kind.name, trigger=trigger)
+    told = _RULE.format(
+        domain=domain,
+        rule=rule,
+        selected=kind.selected,
+        name=kind.name,
+        trigger=trigger,
+        deliveries="".join(f" SET DELIVERY {delivery_text(each)}" for each in to),
+    )
     parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{kind.name}{kind.fields};\n{told}")
     if parsed.errors:
         raise ListingError(f"a list cannot be matched with {match!r}")

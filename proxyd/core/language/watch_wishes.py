@@ -59,7 +59,7 @@ def watch_text(wish: WatchWish) -> str:
     parts += [] if wish.locale is None else [f"LOCALE {quote_text(wish.locale)}"]
     if condition := _condition(wish):
         parts.append(f"WHERE {condition}")
-    parts += [f"TELL {_delivery_text(to, wish.secret)}" for to in wish.to]
+    parts += [f"TELL {delivery_text(to, wish.secret)}" for to in wish.to]
     return "\n".join([*statements, f"{' '.join(parts)};"])
 
 
@@ -90,10 +90,10 @@ def _domain_of(wish: WatchWish) -> str:
     return re.sub(r"[\x00-\x1f]", "", f"{parts.netloc}{parts.path}".rstrip("/")) or "page"
 
 
-def _delivery_text(to: str, secret: str | None = None) -> str:
+def delivery_text(to: str, secret: str | None = None) -> str:
     """Return a delivery to a mail address, a webhook or a chat.
 
-    >>> _delivery_text("me@example.org"), _delivery_text("tgram://a/b")
+    >>> delivery_text("me@example.org"), delivery_text("tgram://a/b")
     ("MAIL 'me@example.org'", "CHANNEL 'tgram://a/b'")
     """
     if "://" not in to:

@@ -180,6 +180,11 @@ def test_the_check_says_how_an_address_is_written() -> None:
     assert "write 'http://xn--bcher-kva.example/'" in str(checked.errors[0])
 
 
+def test_a_list_tells_the_receivers_that_are_given() -> None:
+    merged = merge_listing(feeds(1), EMPTY_DECLARATION, "N", to=["me@example.org", "tgram://a/b"])
+    assert "SET DELIVERY MAIL 'me@example.org'\nSET DELIVERY CHANNEL 'tgram://a/b';" in merged.statements[0]
+
+
 @pytest.mark.parametrize("name", ["Mine", "a: new items", 'He said "x"', "läßt 'x'", "x" * 100])
 @pytest.mark.parametrize("match", [None, "100%_'"])
 def test_a_list_of_any_name_is_declared_in_the_layout_of_profiles(name: str, match: str | None) -> None:
