@@ -229,7 +229,11 @@ class Metrics:
         self.backup_s = Gauge(
             "proxyd_last_backup_timestamp_seconds", "When the newest copy of the database was made.", registry=r
         )
-        self.items_stored = Gauge("proxyd_items_stored", "Items that are stored, as of the last hour.", registry=r)
+        self.items_stored = Gauge(
+            "proxyd_items_stored",
+            "Items that are stored, as of the last count.",
+            registry=r,
+        )
         self.items_bytes = Gauge("proxyd_items_bytes", "Size of the stored items and their updates.", registry=r)
         self.disk_free = Gauge("proxyd_disk_free_bytes", "Free space on the disk of the database.", registry=r)
         self.disk_size = Gauge("proxyd_disk_size_bytes", "Size of the disk of the database.", registry=r)

@@ -24,6 +24,7 @@ from proxyd.store.retention import ItemSizes, expire, expire_items, fitting_sinc
 from proxyd.store.sql_store import SqlStore
 
 _DAY_S = 86400.0
+_QUICKLY_COUNTED = 50_000  # items; to count ten million takes seconds
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
 log = structlog.get_logger("housekeeping")
 
@@ -38,6 +39,7 @@ class Housekeeping:
         self._settings = settings
         self._turn = asyncio.Lock()
         self._ending = asyncio.Event()
+        self._items = 0  # that are stored, as of the last count
         self._scheduler = make_scheduler()
 
     @asynccontextmanager
@@ -52,7 +54,8 @@ class Housekeeping:
         scheduler.add_job(self._in_turn(self._copy), "cron", hour=3, minute=17, id="backup")
         scheduler.add_job(self._in_turn(self._copy_if_old), "interval", hours=1, id="missed backup")
         scheduler.add_job(self._in_turn(self._store.upkeep.vacuum), "cron", hour=4, minute=17, id="vacuum")
-        scheduler.add_job(self._in_turn(self._measure), id="sizes")
+        scheduler.add_job(self._in_turn(self._measure), id="first sizes")
+        scheduler.add_job(self._in_turn(self._measure_few), "interval", seconds=60, id="sizes")
         scheduler.start()
         try:
             yield
@@ -100,7 +103,13 @@ class Housekeeping:
     async def _measure(self) -> None:
         self._show(await measure_items(self._store.read))
 
+    async def _measure_few(self) -> None:
+        # The page of a new daemon said "Items stored 0" for an hour.
+        if self._items <= _QUICKLY_COUNTED:
+            await self._measure()
+
     def _show(self, sizes: ItemSizes) -> None:
+        self._items = sizes.items
         self._metrics.items_stored.set(sizes.items)
         self._metrics.items_bytes.set(sizes.total_bytes)
 

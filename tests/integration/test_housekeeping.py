@@ -173,6 +173,15 @@ async def test_the_disk_of_the_database_is_measured(store: SqlStore, tmp_path: P
     assert await sample(store, settings(database=str(tmp_path / "gone" / "p.db")), "proxyd_disk_free_bytes") == 0.0
 
 
+async def test_a_new_daemon_counts_its_items_each_minute(store: SqlStore) -> None:
+    metrics, drive = Metrics(), Drive(decider(declaration(source("s"), rule("r")), now_s=1e9))
+    keeping = Housekeeping(store, FakeClock(1e9), metrics, settings())
+    await keeping._measure_few()
+    await store.record(await drive.see(changed("s", [item("first", 1e9)], 1e9)))
+    await keeping._measure_few()
+    assert metrics.registry.get_sample_value("proxyd_items_stored") == 1
+
+
 async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> None:
     """The trap: SQLite before 3.51.3 can damage a WAL that two connections write or checkpoint."""
     async with sqlite_connections(tmp_path / "p.db") as opened:
