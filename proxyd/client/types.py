@@ -619,6 +619,7 @@ class Explained(TypedDict):
     price_item_hours: float | None
     off: ModelOff | None
     first_contact: str | None
+    newest: str | None
     last_probe: str | None
     last_outcome: str | None
     last_detail: str | None
@@ -779,6 +780,7 @@ SourceListed = TypedDict(
         "price_item_hours": float | None,
         "off": ModelOff | None,
         "first_contact": str | None,
+        "newest": str | None,
         "last_probe": str | None,
         "last_outcome": str | None,
         "last_detail": str | None,

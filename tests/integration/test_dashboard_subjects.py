@@ -98,11 +98,29 @@ async def test_a_source_without_any_probe_has_a_page(browser: Browser) -> None:
     assert "median" not in page
 
 
+async def test_an_item_of_last_month_is_the_newest(browser: Browser) -> None:
+    await probe(browser.api, T0 + 60.0, T0 - 40 * DAY_S)
+    await browser.sign_in()
+    _, page = await browser.get("/sources")
+    assert f'<time datetime="{iso_time(T0 - 40 * DAY_S)}"' in page
+
+
+async def test_what_is_only_checked_for_failures_is_not_said_to_learn(browser: Browser) -> None:
+    await browser.api.control.declarations.declare("WATCH 'https://status.example/' OF PAGE AS \"up\" ON FAILURE;")
+    await browser.sign_in()
+    for path in ("/sources?q=status.example", "/sources/status.example"):
+        status, page = await browser.get(path)
+        assert status == 200
+        assert "learning" not in page
+
+
 async def test_a_source_is_probed_now_and_a_rule_is_no_source(browser: Browser) -> None:
     await past(browser.api)
     await browser.sign_in("write")
     assert (await browser.post("/sources/s/probe"))[0].status == 303
-    assert "It is probed" in (await browser.get("/sources/s"))[1]
+    _, page = await browser.get("/sources/s")
+    assert "It is probed" in page
+    assert ".." not in page.partition("It is probed")[2].partition("<")[0]
     assert (await browser.post("/sources/r/probe"))[0].status == 404
 
 

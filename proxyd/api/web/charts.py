@@ -175,16 +175,27 @@ class _Cell:
     planned: int
 
 
-def heat_map(week: Sequence[float], rate_per_day: float, planned_s: Iterable[float]) -> list[list[_Cell]]:
+def heat_map(
+    week: Sequence[float], rate_per_day: float, planned_s: Sequence[float], *, is_cut: bool = False
+) -> list[list[_Cell]]:
     """Return a week's cells by day from Monday; ``planned_s`` are unix seconds, hours are those of UTC.
+
+    If ``is_cut``, the probes are the first of many, and the hours after them get as many as theirs on average.
 
     >>> cells = heat_map([], 24.0, [4 * 86400.0 + 60.0])  # 1970-01-05 was a Monday
     >>> cells[0][0].planned, cells[0][1].planned, cells[0][0].level
     (1, 0, 0)
+    >>> cells = heat_map([], 24.0, [60.0 * minute for minute in range(121)], is_cut=True)
+    >>> {cell.planned for row in cells for cell in row}
+    {60}
     """
     counts = [0] * 168
     for at_s in planned_s:
         counts[int(at_s // 3600 + 72) % 168] += 1
+    if is_cut:  # a source that is probed every minute had no dots but in the first 17 hours
+        first, last = (planned_s[place] / 3600.0 for place in (0, -1))
+        for hour in range(int(last), int(first) + 168):
+            counts[(hour + 72) % 168] = round((len(planned_s) - 1) / (last - first))
     most = max(week, default=0.0)
     return [[_cell(day, hour, week, most, rate_per_day, counts) for hour in range(24)] for day in range(7)]
 

@@ -213,6 +213,12 @@ def editor_of(declaration: Declaration, rules: Sequence[str]) -> str | None:
     return None if first is None else profile_page(first)
 
 
+def awaits_no_items(declaration: Declaration, rules: Sequence[str]) -> bool:
+    """Return whether all rules of a source wait for events of the source itself, such as failures."""
+    kinds = [declaration.rules[rule].trigger.kind for rule in rules if rule in declaration.rules]
+    return bool(kinds) and all(kind.is_of_source for kind in kinds)
+
+
 def warnings_of(changes: DeclarationChanges, *, with_lines: bool = False) -> list[str]:
     """Return the first warnings about the texts that were sent."""
     shown = changes.warnings[:_MOST_WARNINGS]

@@ -29,7 +29,7 @@ from proxyd.api.web.charts import (
     spark_line,
 )
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import MUTE_S, duration, editor_of, number, part, percent, profile_page
+from proxyd.api.web.page_texts import MUTE_S, awaits_no_items, duration, editor_of, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
 from proxyd.base.metrics import SHARES
 from proxyd.core.language import no_such_source
@@ -103,7 +103,9 @@ class WebPages:
             asked=asked,
             recent=recent,
             lines=lines,
-            newest={name: iso_time(each.newest_s) for name, each in recent.items()},
+            newest={each.source: each.newest for each in found.items}
+            | {name: iso_time(each.newest_s) for name, each in recent.items()},
+            item_free={each.source for each in found.items if awaits_no_items(declaration, each.rules)},
             spark_days=_SPARK_DAYS,
             profiles=sorted(declaration.profiles)[:_MOST_CHOICES],
             moved=moved,
@@ -209,7 +211,7 @@ class Actions:
         (asked,) = self._plans.ask(name)
         wait = duration(asked.at_s - self._clock.time_s())
         when = f"in {wait}, after {asked.waits_for}" if asked.waits_for else "at once"
-        said = "It is being probed." if asked.is_under_way else f"It is probed {when}."
+        said = "it is being probed" if asked.is_under_way else f"it is probed {when}"
         return _told(request, said, f"/sources/{part(name)}")
 
     async def accept_move(self, request: web.Request) -> web.StreamResponse:

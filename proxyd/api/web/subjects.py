@@ -13,7 +13,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.web.charts import heat_map, histogram, lanes, probe_kind, time_line
-from proxyd.api.web.page_texts import editor_of
+from proxyd.api.web.page_texts import awaits_no_items, editor_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
@@ -64,9 +64,17 @@ class Subjects:
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
         edit = None if place is not None else editor_of(self._profiles.declaration, found.rules)
+        item_free = awaits_no_items(self._profiles.declaration, found.rules)
         past = await self._past(name, days)
         return self._render(
-            request, "source.html", found=found, declared=declared, moves=moves, place=place, edit=edit, **past
+            *(request, "source.html"),
+            found=found,
+            declared=declared,
+            moves=moves,
+            place=place,
+            edit=edit,
+            item_free=item_free,
+            **past,
         )
 
     async def why(self, request: web.Request) -> web.Response:
@@ -83,7 +91,10 @@ class Subjects:
             waiting=known.expected,
             factor=known.factor,
             missed_hours=MISSED_S / 3600.0,
-            cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
+            cells=heat_map(
+                *(found.week, found.rate_per_day, [each.start_s for each in planned]),
+                is_cut=len(planned) == _MOST_PLANNED,
+            ),
             planned=[payloads.probe_to_come(each) for each in planned],
             most_planned=_MOST_PLANNED,
             day_names=payloads.DAYS,

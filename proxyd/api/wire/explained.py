@@ -50,6 +50,7 @@ def _state(found: Explanation) -> dict[str, Any]:
         "chance": None if found.chance is None else round(found.chance, 4),
         "price_item_hours": None if found.price_item_s is None else found.price_item_s / 3600.0,
         "off": None if found.misfit is None else misfit(found.misfit),
+        "newest": time_or_none(state.newest_s),
         "last_probe": time_or_none(state.last_start_s),
         "silent": [model_of(spell, wire.SilentField, field=name) for name, spell in state.health.silent.items()],
         "items_lost_estimated": state.lost_items,

@@ -197,6 +197,7 @@ class SourceShown(RowShown):
     price_item_hours: Micro | None
     off: ModelOff | None
     first_contact: Time | None
+    newest: Time | None = Field(description="the latest time that an item states for itself; null if none did")
     last_probe: Time | None
     last_outcome: str | None
     last_detail: str | None

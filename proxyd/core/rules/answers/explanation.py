@@ -272,7 +272,8 @@ class Explainer:
             blocked_by=self._next_obstacle(source_id, planned, now_s, next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
-            is_learning=state.first_contact_s is None or (planned is not None and planned.learns_until_s > now_s),
+            is_learning=not all(program.is_of_source for program in programs)
+            and (state.first_contact_s is None or (planned is not None and planned.learns_until_s > now_s)),
             is_declared=source.expected_per_s is not None,
             rules=tuple(program.rule.name for program in programs),
             postponed=self.planner.postponements(source_id) if planned else {},
