@@ -18,7 +18,7 @@ from proxyd.core.model.schedule import Constraint, Probe, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, chunks, run_all
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
-from proxyd.core.planning.queue.due_times import DueTimes
+from proxyd.core.planning.queue.due_times import DueTimes, learning_s
 from proxyd.core.planning.queue.planned_source import PlannedSource, ProbeLimits
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator, UnitDebt
@@ -351,8 +351,9 @@ def _reschedule(planner: Planner, week: WeekPlan, sources: Sequence[PlannedSourc
             plain.append(source)
             allowed_s.append(at_s)
     dues_s = week.dues_s([source.source_id for source in plain]).tolist()
-    for source, at_s, due_s in zip(plain, allowed_s, dues_s, strict=True):
-        if due_s < inf:
+    for source, at_s, planned_s in zip(plain, allowed_s, dues_s, strict=True):
+        # the first plan let new sources wait until it wanted them, though they are asked often on their first day
+        if (due_s := min(planned_s, learning_s(source))) < inf:
             planner.queues.sleep(source, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
         else:  # the plan does not know the source, or never wants it
             planner.reschedule(source.source_id, now)

@@ -66,7 +66,7 @@ class _Seen:
         return None if week is None else week.doe_due_s(self.source_id, probes, per_s, self.last_s)
 
 
-def _learning_s(source: PlannedSource) -> float:
+def learning_s(source: PlannedSource) -> float:
     """Return when a new source is due in any case: a quarter to half an hour after its last turn, always the same."""
     if source.learns_until_s <= 0.0 or source.last_seen_s is None:
         return inf
@@ -133,7 +133,7 @@ class DueTimes:
             dues = [*dues, *(DueTime(due.due_s - early_s, Reason.SIBLING, due.rule) for due in helped)]
         for rule in demands.priced[:1]:
             dues.append(DueTime(self.overflow_s(source), Reason.OVERFLOW, rule))
-            dues.append(DueTime(_learning_s(source), Reason.LEARNING, rule))
+            dues.append(DueTime(learning_s(source), Reason.LEARNING, rule))
         return dues
 
     def have_come(self, due_s: float, now: Chronon) -> bool:

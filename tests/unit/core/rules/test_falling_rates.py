@@ -9,7 +9,7 @@ import pytest
 from proxyd.core.model.item import Item
 from proxyd.core.planning.chunks import Steps
 from proxyd.core.rules.decider import Decider
-from tests.fleets import Drive, changed, decider, declaration
+from tests.fleets import Drive, changed, decider, declaration, item
 
 T0 = 1_795_599_400.0
 
@@ -47,3 +47,19 @@ async def test_a_page_that_changed_once_is_probed_as_its_rule_asks_however_long_
     gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert max(gaps) <= 80
     assert sum(gaps) / len(gaps) == pytest.approx(60.0 / 0.95, rel=0.1)
+
+
+async def test_new_sources_are_asked_each_half_hour_though_a_plan_is_made_meanwhile() -> None:
+    watches = "".join(f"WATCH 'https://h{k}.example/feed' AS \"w{k}\";\n" for k in range(10))
+    found = decider(declaration(watches), now_s=T0, price_item_s=None, first_day_s=86400.0)
+    drive, grid, probes = Drive(found), found.settings.grid, dict[str, int]()
+    for now in range(grid.chronon_at(T0), grid.chronon_at(T0 + 2100.0)):
+        at_s = grid.start_s(now)
+        if now == grid.chronon_at(T0 + 450.0):
+            plan(found, at_s)
+        for planned in found.choose(now).probes:
+            name = planned.probe.source_id
+            probes[name] = probes.get(name, 0) + 1
+            await drive.see(changed(name, [item(f"{name} {k}", T0 - k * 86400.0) for k in range(1, 20)], at_s))
+    assert len(probes) == 10
+    assert min(probes.values()) >= 2
