@@ -319,6 +319,7 @@ watches = st.builds(
     st.none() | located_texts(),
     st.none() | located(st.just(value=True)),
     tuples_of(located(deliveries)),
+    st.none() | located(st.none() | digests),
 ).map(
     lambda watch: replace(
         watch, target=watch.target if watch.life else None, after=watch.after if watch.event else None

@@ -33,6 +33,7 @@ def wishes(draw: st.DrawFn) -> str:
         draw(st.sampled_from(["", *(["WITHOUT 'b', '5%'"] if page_class in {"FEED", "QUAKE"} else [])])),
         draw(st.sampled_from(["", "WITHIN 10 MINUTES", "WITHIN 3", "WITHIN 1 HOUR FOR 95 %"])),
         draw(st.sampled_from(["", "MESSAGE '{rule}: {source}'"])),
+        draw(st.sampled_from(["", "DIGEST NONE", "DIGEST EVERY 1 HOUR AT MOST 3 ITEMS", "DIGEST DAILY AT '08:00'"])),
         draw(st.sampled_from(["", 'INTO "money"', 'INTO "other"'])),
         *draw(st.lists(st.sampled_from(["TELL LOG 'a'", "TELL LOG 'b', LOG 'c'"]), unique=True, max_size=2)),
     ]

@@ -256,8 +256,7 @@ def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> W
 
 def with_options_of(old: Watch, new: Watch) -> Watch:
     """Return a WATCH with the options that a newer one has; its other options stay."""
-    changes = {each.name: getattr(new, each.name) for each in fields(new) if each.name in _EDITABLE}
-    return replace(old, **{name: value for name, value in changes.items() if value})
+    return replace(old, **{each.attribute: value for each in WATCH_OPTIONS if (value := getattr(new, each.attribute))})
 
 
 _HOW_TO_READ = {
@@ -266,7 +265,6 @@ _HOW_TO_READ = {
 """The options of a WATCH that are those of its source, with their keywords."""
 _OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES} - {"deliveries"}
 """The options of a WATCH that are clauses of its rule; WITHIN sets two."""
-_EDITABLE = {"page_class", "locale", "rule_name", "where", "without", "screenshot", "message", "quiet", "deliveries"}
 
 
 def _delivery(delivery: Delivery) -> Delivery:

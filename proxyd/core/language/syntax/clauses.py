@@ -207,6 +207,7 @@ _SCREENSHOT = Clause(
 _MESSAGE = Clause(
     "SET MESSAGE", "message", Value(parse_plain_text, quote_text), form=JsonForm.TEXT, examples=("{title} {link}",)
 )
+_RULE_DIGEST = Clause("SET DIGEST", "digest", RULE_DIGEST, examples=("EVERY 1 HOUR AT MOST 20 ITEMS", "NONE"))
 RULE_CLAUSES = (
     Clause("INTO", "profiles", NAMES, is_located=False, form=JsonForm.NAMES),
     Clause("FROM SOURCES", "sources", NAMES, is_located=False, form=JsonForm.NAMES),
@@ -221,7 +222,7 @@ RULE_CLAUSES = (
     Clause("SET POLICY", "policy", POLICY, examples=("AUTO", "UNIFORM(15 MINUTES)")),
     Clause("SET DELIVERY", "deliveries", RULE_DELIVERIES, is_located=False, adds_up=True, form=JsonForm.OBJECTS),
     Clause("SET DELIVERY NONE", "no_delivery", constant(), form=None),  # is read by the one before
-    Clause("SET DIGEST", "digest", RULE_DIGEST, examples=("EVERY 1 HOUR AT MOST 20 ITEMS", "NONE")),
+    _RULE_DIGEST,
     _LOUD,
     Clause("SET LIMIT", "limit", MOST, examples=("1 PER DAY PER SOURCE",)),
     Clause("SET EMPTY", "empty", constant("DELIVER")),
@@ -252,6 +253,7 @@ WATCH_OPTIONS = (
     replace(_MESSAGE, words="MESSAGE"),
     replace(_LOUD, words="QUIET"),
     replace(_DELIVER, words="TELL"),
+    replace(_RULE_DIGEST, words="DIGEST"),
 )
 """The options of WATCH."""
 

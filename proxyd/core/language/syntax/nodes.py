@@ -227,6 +227,7 @@ class Watch(_Written):
     message: Located[str] | None = None
     quiet: Located[bool] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
+    digest: Located[Digest | None] | None = None
 
     @property
     def address(self) -> Located[str]:
