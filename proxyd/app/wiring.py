@@ -198,7 +198,7 @@ def build(
     news = _connect_signals(declarations, recall, loops)
     supervisor = Supervisor(parts.supervision, clock, store.writer.ping)
     daemon = Daemon(declarations, store, loops, clock, metrics, settings, supervisor)
-    queries = _queries(parts, decider, declarations, loops, news, metrics)
+    queries = _queries(parts, decider, declarations, loops, news, metrics, settings.zone)
     return Built(
         daemon,
         queries,
@@ -224,7 +224,13 @@ def _connect_signals(declarations: Declarations, recall: StreamRecall, loops: Lo
 
 
 def _queries(
-    parts: Resources, decider: Decider, declarations: Declarations, loops: Loops, news: Signal, metrics: Metrics
+    parts: Resources,
+    decider: Decider,
+    declarations: Declarations,
+    loops: Loops,
+    news: Signal,
+    metrics: Metrics,
+    zone: ZoneInfo | None,
 ) -> Queries:
     """Return what the API and the dashboard ask."""
     store, clock, probes = parts.store, parts.clock, loops.probes
@@ -239,7 +245,7 @@ def _queries(
         items=store.items,
         news=news,
         discovery=FeedDiscovery(parts.prober),
-        deliveries=DeliveryQueries(declarations, store, loops.notifier, parts.channel, parts.secrets, clock),
+        deliveries=DeliveryQueries(*(declarations, store, loops.notifier, parts.channel, parts.secrets, clock), zone),
         access=store.access,
         callbacks=loops.pushes,
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),

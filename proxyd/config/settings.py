@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -330,6 +331,11 @@ def _check_zone(value: str) -> str:
     return value
 
 
+def _check_time_zone(value: str) -> str:
+    """Return a time zone, or an empty text; raise if it does not exist."""
+    return _check_zone(value) if value else value
+
+
 def _check_listen(value: str) -> str:
     """Return host:port; raise if it is invalid."""
     return _check_host_and_port(value, "127.0.0.1:8080")
@@ -453,12 +459,16 @@ class Settings(BaseModel):
         Budget(1.0),
         description="number of probes that all sources together may get: `60/min`, or by hour `08-18 30/min, 60/min`",
     )
+    time_zone: Annotated[str, AfterValidator(_check_time_zone)] = Field(
+        "",
+        description="time zone of the times in mails, for example `Europe/Berlin`. Empty: that of this machine",
+    )
     budget_zone: Annotated[str, AfterValidator(_check_zone)] = Field(
         "UTC", description="time zone of the budget's hours"
     )
     objective: Literal["satisfy", "spend"] = Field(
         "satisfy",
-        description="`satisfy`: as few probes as meet the targets of the rules. `spend`: use the whole budget; rules "
+        description="`satisfy`: just the probes that the rules' targets take. `spend`: use the whole budget; rules "
         "that name `UNIFORM`, `DOE`, `SUP` or `FBSUP` get no additional probes",
     )
     default_share: _ShareSetting = Field(
@@ -657,6 +667,11 @@ class Settings(BaseModel):
     def api_window(self) -> tuple[int | None, float]:
         """``api_rate``: a number of requests and seconds."""
         return _parse_window(self.api_rate) if self.api_rate else (None, 0.0)
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The time zone of ``time_zone``; ``None`` for that of this machine."""
+        return ZoneInfo(self.time_zone) if self.time_zone else None
 
     @property
     def smtp_address(self) -> tuple[str, int]:

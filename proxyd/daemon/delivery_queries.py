@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from datetime import UTC, tzinfo
+from typing import Any, Protocol
 
 import structlog
 
@@ -24,10 +25,11 @@ from proxyd.notify.channels.message_forms import sent_text
 from proxyd.notify.channels.webhook import known_secret
 from proxyd.notify.dispatcher import Dispatcher
 from proxyd.notify.pings import Pings
-from proxyd.store.listed_rows import NotificationTrace, SentText, StoredNotification
+from proxyd.store.listed_rows import NotificationTrace, SentText, StoredNotification, Wanted
 from proxyd.store.sql_store import SqlStore
 from proxyd.store.webhook_states import KnownWebhook
 
+_TEST = "Test from proxyd"
 log = structlog.get_logger("notify")
 
 
@@ -114,13 +116,14 @@ class DeliveryQueries:
     channel: Channel
     secrets: SecretStore
     clock: Clock
+    zone: tzinfo | None = UTC  # of the times in mails
 
     async def trace(self, notification_id: str) -> NotificationTrace:
         """Return everything that led to a notification, its deliveries, and its texts."""
         found = await self.store.history.trace(notification_id)
         if found is None:
             raise _no_notification(notification_id)
-        return replace(found, texts=await asyncio.to_thread(_texts, found.notification))
+        return replace(found, texts=await asyncio.to_thread(_texts, found.notification, self.zone))
 
     async def picture(self, notification_id: str) -> Picture:
         """Return the picture of a notification."""
@@ -145,7 +148,7 @@ class DeliveryQueries:
         """Send a test message; an endpoint that accepts it gets notifications again, even if it was disabled."""
         shown = shown_endpoint(delivery.kind, delivery.endpoint)
         try:
-            said = await self.channel.deliver(self._test_message(delivery, rule))
+            said = await self.channel.deliver(await self._test_message(delivery, rule))
         except DeliveryError as error:
             return _DeliveryTest(shown, error.message)
         await self.store.enable(rule, delivery.endpoint)
@@ -155,9 +158,13 @@ class DeliveryQueries:
         self.notifier.wake()
         return _DeliveryTest(shown, None)
 
-    def _test_message(self, delivery: Delivery, rule: str) -> Message:
+    async def _test_message(self, delivery: Delivery, rule: str) -> Message:
         now_s = self.clock.time_s()
-        body = json.dumps({"type": "proxyd.test", "timestamp": iso_time(now_s), "data": {"rule": rule}}).encode()
+        data: dict[str, Any] = {"rule": rule}
+        if not isinstance(delivery, WebhookDelivery):
+            newest = await self.store.history.find_notifications(Wanted(frozenset({rule})), before=None, limit=1)
+            data = _as_test(rule, newest.rows)
+        body = json.dumps({"type": "proxyd.test", "timestamp": iso_time(now_s), "data": data}).encode()
         message = Message(f"test_{now_s:.3f}", rule, delivery.endpoint, body, self.clock.wall_s(), delivery.kind)
         if not isinstance(delivery, WebhookDelivery):
             return message
@@ -179,7 +186,19 @@ class DeliveryQueries:
         return count
 
 
-def _texts(notification: StoredNotification) -> tuple[SentText, ...]:
+def _as_test(rule: str, told: Sequence[StoredNotification]) -> dict[str, Any]:
+    """Return the last notification of a rule, marked as a test; without one, what says so."""
+    newest: dict[str, Any] = json.loads(told[0].body)["data"] if told else {}
+    if not newest.get("items") or "message" not in newest:
+        said = f"{_TEST}: rule {rule} will tell you here"
+        return {"rule": rule, "items": [{"title": said}], "message": {"title": said, "rows": [said]}}
+    message = newest["message"]
+    rows = [f"{_TEST}: {message['rows'][0]}", *message["rows"][1:]]
+    title = f"{_TEST}: {message['title']}"
+    return newest | {"rule": f"{_TEST}: {rule}", "message": message | {"title": title, "rows": rows}}
+
+
+def _texts(notification: StoredNotification, zone: tzinfo | None) -> tuple[SentText, ...]:
     """Return the texts of a notification, each with the receivers that get it; none if its body has no rows."""
     if "items" not in json.loads(notification.body).get("data", {}):
         return ()
@@ -188,7 +207,11 @@ def _texts(notification: StoredNotification) -> tuple[SentText, ...]:
         endpoints[each.kind, each.form, each.payload].append(each.endpoint)
     texts = {
         (kind, form, version): sent_text(
-            notification.notification_id, notification.rule, notification.body, kind=kind, form=form, version=version
+            *(notification.notification_id, notification.rule, notification.body),
+            kind=kind,
+            form=form,
+            version=version,
+            zone=zone,
         )
         for kind, form, version in endpoints
     }

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Literal
@@ -36,6 +37,7 @@ class MailSettings:
     timeout_s: float
     user: str = ""
     password: str = ""
+    zone: tzinfo | None = UTC  # of the times in mails; ``None`` for that of this machine
 
     def __repr__(self) -> str:
         return f"MailSettings({self.host}:{self.port}, {self.tls}, {self.sender})"
@@ -57,7 +59,7 @@ class MailChannel:
         settings = self._settings
         if not settings.host:
             raise DeliveryError("no mail can be sent: set smtp and mail_from, and restart")
-        mail = compose(message, settings.sender)
+        mail = compose(message, settings.sender, settings.zone)
         async with self._turns:
             with _smtp_errors(settings.timeout_s):
                 async with asyncio.timeout(settings.timeout_s):
@@ -91,11 +93,12 @@ def open_mail(resources: ChannelResources) -> MailChannel:
             settings.delivery_timeout,
             settings.smtp_user,
             settings.smtp_password,
+            settings.zone,
         )
     )
 
 
-def compose(message: Message, sender: str) -> EmailMessage:
+def compose(message: Message, sender: str, zone: tzinfo | None = UTC) -> EmailMessage:
     """Return a message as a mail, with a Message-ID that repetitions share."""
     mail = EmailMessage(policy=SMTP)
     mail["From"] = sender
@@ -104,8 +107,8 @@ def compose(message: Message, sender: str) -> EmailMessage:
     mail["Date"] = sent_at(message.body)
     mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2].strip('<> ')}>"
     mail["Auto-Submitted"] = "auto-generated"
-    mail.set_content(plain_text(message.rule, message.body))
-    mail.add_alternative(html_text(message.rule, message.body), subtype="html")
+    mail.set_content(plain_text(message.rule, message.body, zone))
+    mail.add_alternative(html_text(message.rule, message.body, zone), subtype="html")
     if message.picture is not None:
         _attach(mail, message.picture, message.rule)
     return mail

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from html import escape
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +23,10 @@ _MOST_DIGEST_BYTES = 4_000_000
 _MOST_SUBJECT = 150
 _MOST_VALUE = 2000
 _BETWEEN = " · "  # columns of a row in a chat
-_MARKED_UP = frozenset({f"{OF_ITEMS}description", f"{OF_ITEMS}content"})
+_TITLE = f"{OF_ITEMS}title"
+_SUMMARIES = (f"{OF_ITEMS}description", f"{OF_ITEMS}content")
+_MARKED_UP = frozenset(_SUMMARIES)
+_MOST_SUMMARY = 500
 _WORDED = frozenset(
     {"title", "heading", "headline", "name", "subject", "link", "url"}
 )  # columns that a row's text may be
@@ -57,11 +60,13 @@ def webhook_body(message_id: str, rule: str, body: bytes, *, form: WebhookForm, 
     return cloudevent(message_id, rule, body) if form is WebhookForm.CLOUDEVENTS else body
 
 
-def sent_text(message_id: str, rule: str, body: bytes, *, kind: str, form: str, version: int) -> tuple[str, str]:
+def sent_text(
+    message_id: str, rule: str, body: bytes, *, kind: str, form: str, version: int, zone: tzinfo | None = UTC
+) -> tuple[str, str]:
     """Return the title and the text of a message as a kind of delivery sends it; a webhook's JSON is laid out."""
     match kind:
         case MailDelivery.kind:
-            return subject(rule, body), plain_text(rule, body)
+            return subject(rule, body), plain_text(rule, body, zone)
         case ChannelDelivery.kind:
             return chat_text(body)
         case LogDelivery.kind:
@@ -183,18 +188,18 @@ def chat_rows(body: bytes) -> tuple[str, list[str]]:
     return "" if is_set and lines else _in_line(str(data.get("rule", ""))), [*lines, *_left_out(data)]
 
 
-def plain_text(rule: str, body: bytes) -> str:
-    """Return a body as text for people: the rows, and below them where they come from."""
+def plain_text(rule: str, body: bytes, zone: tzinfo | None = UTC) -> str:
+    """Return a body as text for people: the rows, and below them where they come from; ``None`` is our own zone."""
     data = json.loads(body)["data"]
-    parts = [_rows(each) + _origin(rule, each) for each in notifications_of(data)]
+    parts = [_rows(each) + _origin(rule, each, zone) for each in notifications_of(data)]
     parts += [f"{line}\n" for line in _left_out(data)]
     return ("\n" + "-" * 40 + "\n\n").join(parts) + f"\n-- \n{data.get('id', rule)}\n"
 
 
-def html_text(rule: str, body: bytes) -> str:
+def html_text(rule: str, body: bytes, zone: tzinfo | None = UTC) -> str:
     """Return a body as HTML for people, in which all foreign text is escaped."""
     data = json.loads(body)["data"]
-    parts = [_html_rows(each) + _html_origin(rule, each) for each in notifications_of(data)]
+    parts = [_html_rows(each) + _html_origin(rule, each, zone) for each in notifications_of(data)]
     parts += [f"<p>{escape(line)}</p>" for line in _left_out(data)]
     return f"<!doctype html><html><body>{'<hr>'.join(parts)}</body></html>"
 
@@ -263,7 +268,7 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
     changes = data.get("changes", ())
     for n, (line, item) in enumerate(zip(_lines(data), data.get("items", ()), strict=False)):
         read = {name: readable(value) if name in _MARKED_UP else value for name, value in item.items()}
-        shown = {n: _in_line(_shown(value)) for n, value in _with_short_names(read).items() if value is not None}
+        shown = {n: _in_line(_shown(value)) for n, value in _with_short_names(read).items() if value not in (None, "")}
         link = next((shown[name] for name in ("link", "url") if is_web(shown.get(name, ""))), "")
         changed = _with_short_names(changes[n]) if n < len(changes) else {}
         others = [
@@ -271,13 +276,26 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
             for name, text in shown.items()
             if not (name.lower() in _WORDED and text in line) and text != link and name not in changed
         ]
-        yield line, link, others
+        is_whole_feed_item = "message" in data and not data["message"].get("is_named") and _TITLE in item
+        yield line, link, _summary(read) if is_whole_feed_item else others
+
+
+def _summary(item: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the beginning of what a feed says of an item, without a name; nothing if that is its title."""
+    texts = (_in_line(_shown(item.get(name) or "")).strip() for name in _SUMMARIES)
+    found = next((text for text in texts if text and text != item[_TITLE]), "")
+    cut = found if len(found) <= _MOST_SUMMARY else found[:_MOST_SUMMARY].rpartition(" ")[0] + " …"
+    return [("", cut)] if cut else []
+
+
+def _named(name: str, text: str) -> str:
+    return f"{name}: {text}" if name else text
 
 
 def _rows(data: Mapping[str, Any]) -> str:
     texts = []
     for line, _, others in _told_items(data):
-        texts.append("".join(f"{each}\n" for each in [line, *(f"{n}: {v}" for n, v in others)]))
+        texts.append("".join(f"{each}\n" for each in [line, *(_named(n, v) for n, v in others)]))
     told = len(texts)
     return "\n".join([*texts, *(f"{line}\n" for line in _lines(data)[told:])])
 
@@ -288,7 +306,7 @@ def _html_rows(data: Mapping[str, Any]) -> str:
         told += 1
         words = _row_as_html(line, link, is_set=bool(data.get("message", {}).get("is_set")))
         shown = words.replace("\n", "<br>")
-        fields = "".join(f"<br>{escape(name)}: {escape(text)}" for name, text in others)
+        fields = "".join(f"<br>{escape(_named(name, text))}" for name, text in others)
         parts.append(f"<p><strong>{shown}</strong>{fields}</p>")
     return "".join(parts) + "".join(f"<p>{escape(line)}</p>" for line in _lines(data)[told:])
 
@@ -309,25 +327,40 @@ def _anchor(link: str, words: str) -> str:
     return f'<a href="{escape(link)}">{escape(words)}</a>'
 
 
-def _facts(rule: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    event = data.get("event", {})
+def _facts(rule: str, data: Mapping[str, Any], zone: tzinfo | None) -> list[tuple[str, str]]:
+    event, source, name = data.get("event", {}), data.get("source"), data.get("rule", rule)
+    address = data.get("url")
+    is_address = address is not None and source is not None and address.partition("://")[2] == source
     facts = [
-        ("Rule", data.get("rule", rule)),
-        ("Source", data.get("source")),
-        ("Address", data.get("url")),
-        ("Event", f"{event['kind']} at {event['time']}, seen at {event['seen']}" if event else None),
+        ("Rule", name),
+        ("Source", source if source != name else None),
+        ("Address", address if not is_address or source == name else None),
+        ("Time", _times(event, zone) if event else None),
         ("Late", "yes" if data.get("late") else None),
         ("Partial", "yes" if data.get("partial") else None),
     ]
     return [(name, _in_line(str(value))) for name, value in facts if value is not None]
 
 
-def _origin(rule: str, data: Mapping[str, Any]) -> str:
-    return "\n" + "".join(f"{name}: {value}\n" for name, value in _facts(rule, data))
+def _times(event: Mapping[str, Any], zone: tzinfo | None) -> str:
+    """Return when an event happened, and when it was seen if that is another minute.
+
+    >>> _times({"time": "2026-03-01T11:59:00.000Z", "seen": "2026-03-01T12:00:01.500Z"}, UTC)
+    '2026-03-01 11:59 UTC, seen 12:00'
+    """
+    came, seen = (datetime.fromisoformat(event[each]).astimezone(zone) for each in ("time", "seen"))
+    told = f"{came:%Y-%m-%d %H:%M %Z}"
+    at = f"{seen:%H:%M}" if seen.date() == came.date() else f"{seen:%Y-%m-%d %H:%M}"
+    return told if seen - came < timedelta(minutes=1) else f"{told}, seen {at}"
 
 
-def _html_origin(rule: str, data: Mapping[str, Any]) -> str:
-    return "<p><small>" + "<br>".join(f"{name}: {escape(value)}" for name, value in _facts(rule, data)) + "</small></p>"
+def _origin(rule: str, data: Mapping[str, Any], zone: tzinfo | None) -> str:
+    return "\n" + "".join(f"{name}: {value}\n" for name, value in _facts(rule, data, zone))
+
+
+def _html_origin(rule: str, data: Mapping[str, Any], zone: tzinfo | None) -> str:
+    facts = "<br>".join(f"{name}: {escape(value)}" for name, value in _facts(rule, data, zone))
+    return f"<p><small>{facts}</small></p>"
 
 
 def _shown(value: object) -> str:

@@ -6,6 +6,7 @@ import json
 from email import message_from_bytes
 from email.policy import default
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 import pytest
 from aiohttp import ClientSession
@@ -130,8 +131,34 @@ def test_a_text_shows_where_when_and_every_row() -> None:
         "a\nn: 1.5\n"
         "\nb c\nn: 1.5\n"
         "\nRule: R\nSource: s\nAddress: https://s.example/\n"
-        "Event: insert at 2026-03-01T11:59:00.000Z, seen at 2026-03-01T12:00:00.000Z\nLate: yes\n"
+        "Time: 2026-03-01 11:59 UTC, seen 12:00\nLate: yes\n"
         "\n-- \nntf_1\n"
+    )
+
+
+def test_a_mail_of_a_watch_is_title_link_summary_and_local_time() -> None:
+    link = "https://example.org/1"
+    fields = {
+        "title": "A title",
+        "description": "",
+        "content": "<p>What it <b>says</b></p>",
+        "link": link,
+        "guid": link,
+    }
+    others = {"guid": link, "pubDate": "2026-03-01T11:59:00.000Z", "updated": None, "author": "", "category": "news"}
+    told = {
+        "id": "ntf_1",
+        "rule": "example.org/feed",
+        "source": "example.org/feed",
+        "url": "https://example.org/feed",
+        "event": {"kind": "insert", "time": "2026-03-01T11:59:00.000Z", "seen": "2026-03-01T11:59:09.000Z"},
+        "items": [{f"channel.item.{name}": value for name, value in (fields | others).items()}],
+        "message": {"title": "A title", "rows": [f"A title {link}"], "is_set": False},
+    }
+    text = plain_text("R", json.dumps({"data": told}).encode(), ZoneInfo("Europe/Berlin"))
+    assert text == (
+        f"A title {link}\nWhat it says\n\nRule: example.org/feed\nAddress: https://example.org/feed\n"
+        "Time: 2026-03-01 12:59 CET\n\n-- \nntf_1\n"
     )
 
 
