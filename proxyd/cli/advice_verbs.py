@@ -45,11 +45,11 @@ def _print_trade(answer: AdviceShown) -> None:
                 f"{point['probes_per_hour']:g}",
                 about(point["delay_s"]),
                 f"{point['completeness']:.1%}",
-                f"{point['price_item_hours']:.3g}",
+                about(point["price_item_hours"] * 3600.0),
                 "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else "",
             ]
         )
-    print_table(["probes/h", "mean delay", "completeness", "price (item-hours)", ""], rows)
+    print_table(["probes/h", "mean delay", "completeness", "a probe saves", ""], rows)
 
 
 _HIGHEST_SHARE = 0.99  # of those that the daemon tries
@@ -150,7 +150,7 @@ def _row(day: Day) -> list[str]:
 
 
 def _off(is_off: bool) -> str:
-    return "off" if is_off else ""
+    return "fewer than expected" if is_off else ""
 
 
 def _shown(value: float | None, say: Callable[[float], str]) -> str:
@@ -159,6 +159,6 @@ def _shown(value: float | None, say: Callable[[float], str]) -> str:
 
 def _off_lines(off: list[ModelOff]) -> Iterator[str]:
     yield ""
-    yield "Sources whose model is off:" if off else "No source's model is off."
+    yield "Sources with poor forecasts:" if off else "No source has a poor forecast."
     for source in off:
         yield from (f"  {source['source']}: {line}" for line in source["summary"])

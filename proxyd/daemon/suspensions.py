@@ -178,7 +178,7 @@ class Suspensions:
             await self._change(lambda known: [*_without(key)(known), suspension], self._declaration)
         called, ends = f"{key[0].value} {name}", _ends(suspension)
         said = f"{called} was already muted; now {ends}" if before else f"{called} is muted {ends}"
-        kept = "it goes on counting and firing, and its notifications are kept for a digest"
+        kept = "what it finds meanwhile is kept, and comes as one digest when it is unmuted"
         return SuspensionChange(f"{said}; {kept}", suspension, is_new=before is None)
 
     async def unmute(self, name: str, *, subject: Subject | None = None, drop: bool = False) -> SuspensionChange:

@@ -376,7 +376,7 @@ async def test_a_source_shows_what_its_rules_kept_of_their_targets_in_the_last_w
         found = await answer.json()
     assert found["kept"] == [{"rule": "r", "intervals": 4, "promised": 0.9, "kept": 0.75}]
     (of_rule,) = (line for line in found["summary"] if line.startswith("rule r: "))
-    assert of_rule.startswith("rule r: AUTO (it promises 90 % within 3 hours")
+    assert of_rule.startswith("rule r: AUTO (it is to see 90 % within 3 hours")
     assert of_rule.endswith("; 75 % kept of 4 items in the last 7 days")
 
 

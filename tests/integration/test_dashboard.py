@@ -270,13 +270,13 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     _, news = await browser.get("/")
     told = news[news.index('<ol class="news">') : news.index("<h2>Needs your attention</h2>")]
     assert told.count("<li>") == 12
-    assert re.search(r"In the last 7 days [\d.]+ % of \d+ events were seen within their time", news)
+    assert re.search(r"[\d.]+ % of \d+ items of the last 7 days were seen in time", news)
     _, fleet = await browser.get("/state")
     fates = browser.api.control.queries.plans.capture_counts(["every-item", "warnings"])
-    assert f"{fates.captured} events in time, {fates.missed} missed" in fleet
+    assert f"{fates.captured} events seen in time, {fates.missed} not" in fleet
     assert fleet.count("<polyline") >= 6
     _, source = await browser.get("/sources/evening-news/why")
-    assert "item-hours of waiting; an item that is not seen in time counts as 504" in source
+    assert "of waiting, over all items that it finds; one that is not seen in time counts as 21 d" in source
     assert len(re.findall(r'<rect class="l\d"', source)) == 168
     assert len(re.findall(r'<tr><th scope="row">\d\d:00</th>(<td class="n">[^<]+</td>){7}</tr>', source)) == 24
     planned = await browser.api.control.queries.plans.plan_of("evening-news", limit=1000)
@@ -349,7 +349,7 @@ async def test_failing_sources_are_counted_and_shown_with_what_is_wrong(browser:
 
 async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
     await browser.sign_in()
-    assert "Silent sources</dt><dd>0</dd>" in (await browser.get("/state"))[1]
+    assert "Quiet sources</dt><dd>0</dd>" in (await browser.get("/state"))[1]
     assert "No source is like that." in (await browser.get("/sources?silent=true"))[1]
     decider = browser.api.control.decider
     state = decider.known.state(decider.known.compiled.declaration.sources["s"])
@@ -357,7 +357,7 @@ async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
     health = replace(state.health, silent=silent)
     decider.known.estimates.keep(replace(state, health=health, last_outcome="not_modified"))
     assert '<dd>1</dd><dd class="sub"><a href="/sources?silent=true">' in (await browser.get("/state"))[1]
-    assert '<span class="state warn">silent</span> <a href="/sources/s">' in (await browser.get("/"))[1]
+    assert '<span class="state warn">quiet</span> <a href="/sources/s">' in (await browser.get("/"))[1]
     _, text = await browser.get("/sources?silent=true")
     assert '<span class="state warn">no <bdi>price</bdi></span>' in text
     _, text = await browser.get("/sources/s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +13,12 @@ import pytest
 from sqlalchemy import insert, text
 
 from proxyd.api.web.page_texts import part
+from proxyd.base.ports import Message
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rules.known.failing_rules import RuleFailure
+from proxyd.notify.channels.message_forms import sent_text
 from proxyd.store.databases import tables
 from proxyd.store.history import intervals_of_rule
 from tests.fakes import FakeClock
@@ -151,13 +154,22 @@ async def test_the_why_page_gives_the_reason_and_its_numbers(browser: Browser) -
     promises = page.split('id="promises"')[1].split("</table>")[0]
     assert "90 % within 3 hours" in promises
     (kept,) = await browser.api.control.queries.reports.kept("s")
-    assert f"{kept.kept * 100:.0f}" in promises.split('data-label="Kept, 7 days"')[1]
+    assert f"{kept.kept * 100:.0f}" in promises.split('data-label="In the last 7 days"')[1]
     numbers = page.split('id="numbers"')[1].split("</table>")[0]
     assert f"at least one with {found.chance * 100:.3g} %" in numbers
     assert (await browser.get("/sources/nowhere/why"))[0] == 404
 
 
 # -- a rule
+
+
+async def test_the_list_of_rules_says_what_each_tells_and_whom(browser: Browser) -> None:
+    watch = "WATCH 'https://a.example/feed' AS \"w\" WHERE title ILIKE '%cve%' TELL MAIL 'me@example.org';"
+    await browser.api.control.declarations.declare(watch)
+    await browser.sign_in("read")
+    page = unescape((await browser.get("/rules"))[1])
+    assert "new items WHERE title ILIKE '%cve%'" in page
+    assert "me@example.org" in page
 
 
 async def test_a_rule_shows_the_fates_of_its_intervals(browser: Browser) -> None:
@@ -167,7 +179,7 @@ async def test_a_rule_shows_the_fates_of_its_intervals(browser: Browser) -> None
     assert status == 200
     found = await browser.api.control.queries.plans.intervals("r", days=7.0, limit=500)
     captured = sum(each.captured for each in found)
-    assert f"{captured} in time; {len(found) - captured} missed, probed late; 0 missed, given up" in page
+    assert f"{captured} in time; {len(found) - captured} too late; 0 never" in page
     assert [count_of(page, kind) for kind in ("captured", "late", "missed")] == [captured, len(found) - captured, 0]
     assert len(found) >= 3
     assert page.split('id="intervals"')[1].count('data-label="Result"') == len(found)
@@ -216,10 +228,7 @@ async def test_intervals_say_their_fate_and_are_the_newest(running: Running) -> 
     browser = Browser(running)
     await browser.sign_in("write")
     _, page = await browser.get("/rules/r")
-    assert (
-        "1 in time; 1 missed, probed late; 1 missed, given up. Mean delay 65 s, over 2 with a time of their own."
-        in page
-    )
+    assert "1 in time; 1 too late; 1 never. Mean delay 65 s, over 2 with a time of their own." in page
     assert [count_of(page, kind) for kind in ("captured", "late", "missed", "lag")] == [1, 1, 1, 1]
 
 
@@ -231,7 +240,7 @@ async def test_a_page_that_no_probe_saw_is_not_shown_as_probed(browser: Browser)
     async with browser.api.client.get("/api/v1/notifications/n1", headers=await browser.api.token("read")) as answer:
         found = await answer.json()
     assert found["intervals"][0]["probed"] is None
-    assert "missed, given up without a probe" in "".join(found["summary"])
+    assert "missed, never probed in time" in "".join(found["summary"])
     await browser.sign_in()
     _, page = await browser.get("/notifications/n1")
     assert '<td data-label="Probed"><span class="none">—</span></td>' in re.sub(r">\s+<", "><", page)
@@ -259,7 +268,33 @@ async def test_a_test_message_is_sent_and_what_came_of_it_shown(browser: Browser
     assert "data-live" not in page
     assert (await browser.post("/rules/nowhere/test"))[0].status == 404
     await browser.api.control.declarations.declare(OWN)
-    assert "has no delivery" in (await browser.post("/rules/q/test"))[1]
+    assert "This rule tells nobody" in (await browser.post("/rules/q/test"))[1]
+
+
+class _Mailbox:
+    """A channel that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    async def deliver(self, message: Message) -> str:
+        self.messages.append(message)
+        return "accepted"
+
+
+async def test_a_test_message_says_so_and_shows_the_real_wording(running: Running) -> None:
+    mailed = OWN.replace("SET UTILITY", "SET DELIVERY MAIL 'me@example.org' SET UTILITY")
+    await running.control.declarations.declare(mailed)
+    mailbox = _Mailbox()
+    deliveries = replace(running.control.queries.deliveries, channel=mailbox)
+    assert [each.error for each in await deliveries.test_deliveries("q")] == [None]
+    wording = {"title": "Rain", "rows": ["Rain https://example.org/rain"], "is_set": False}
+    await running.tell(told("n1", rule_name="q", message=wording))
+    await deliveries.test_deliveries("q")
+    first, second = (sent_text("t", "q", each.body, kind="mail", form="", version=1) for each in mailbox.messages)
+    assert first[0] == "Test from proxyd: rule q will tell you here"
+    assert second[0] == "Test from proxyd: Rain"
+    assert second[1].startswith("Test from proxyd: Rain https://example.org/rain\n")
 
 
 # -- the plan and the profiles

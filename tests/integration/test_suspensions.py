@@ -30,7 +30,7 @@ from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
 from tests.integration.api_world import offline_parts, told
 
 T0 = 1_000_000_000.0
-KEPT = "it goes on counting and firing, and its notifications are kept for a digest"
+KEPT = "what it finds meanwhile is kept, and comes as one digest when it is unmuted"
 TEXT = (
     DOMAIN
     + source("a")

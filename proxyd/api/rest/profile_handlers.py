@@ -102,7 +102,7 @@ class ProfileHandlers:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
 
         Each folder becomes a domain and a profile with a rule that fires on every new item or change of a page; feeds
-        without a folder go to `name`. Addresses that are declared already are left alone, so an import may be repeated.
+        in no folder go to `name`. Addresses that are declared already are left alone, so an import may be repeated.
         """
         asked = read_query(request, wire.Listing)
         if request.content_type not in _LISTINGS:

@@ -9,7 +9,10 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from proxyd.core.model.profile import Declaration
+from proxyd.core.language.syntax.expression_printer import format_after, format_trigger
+from proxyd.core.model.delivery import shown_endpoint
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import Declaration, NotificationRule
 from proxyd.core.texts.safe_text import visible
 from proxyd.daemon.declared_texts import DeclarationChanges
 
@@ -148,6 +151,16 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{places}f}".rstrip("0").rstrip(".")
 
 
+def counted(count: float | None, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "event"), counted(1200, "event"), counted(2, "delivery")
+    ('1 event', '1,200 events', '2 deliveries')
+    """
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number(count)} {noun if count == 1 else many}"
+
+
 def size(count: float | None) -> str:
     """Return a number of bytes in a suitable unit.
 
@@ -211,6 +224,33 @@ def editor_of(declaration: Declaration, rules: Sequence[str]) -> str | None:
     profiles = (profile for rule in rules if rule in declaration.rules for profile in declaration.rules[rule].profiles)
     first = next(profiles, None)
     return None if first is None else profile_page(first)
+
+
+_TOLD_OF: Mapping[EventKind, str] = {
+    EventKind.INSERT: "new items",
+    EventKind.UPDATE: "changes",
+    EventKind.DELETE: "items that go away",
+    EventKind.FAILURE: "failures",
+    EventKind.RECOVERY: "recoveries",
+    EventKind.MOVED: "moves",
+    EventKind.EMPTY: "sources that go empty",
+    EventKind.TROUBLE: "failures, moves and sources that go empty",
+    EventKind.SLOW: "slow answers",
+    EventKind.PROBE: "probes",
+}
+
+
+def told_of(rule: NotificationRule) -> str:
+    """Return what a rule tells of: ``new items WHERE title ILIKE '%rc%'``."""
+    trigger = rule.trigger
+    after = "" if trigger.after is None else f" {format_after(trigger.after)}"
+    conditions = format_trigger(trigger).split("\n")[1:]
+    return " ".join([f"{_TOLD_OF[trigger.kind]}{after}", *conditions]).replace("channel.item.", "")
+
+
+def receivers_of(rule: NotificationRule) -> list[tuple[str, str]]:
+    """Return the kind and the address of each receiver of a rule, without the tokens of channels."""
+    return [(each.kind, shown_endpoint(each.kind, each.endpoint)) for each in rule.deliveries]
 
 
 def awaits_no_items(declaration: Declaration, rules: Sequence[str]) -> bool:

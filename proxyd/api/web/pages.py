@@ -29,7 +29,18 @@ from proxyd.api.web.charts import (
     spark_line,
 )
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import MUTE_S, awaits_no_items, duration, editor_of, number, part, percent, profile_page
+from proxyd.api.web.page_texts import (
+    MUTE_S,
+    awaits_no_items,
+    duration,
+    editor_of,
+    number,
+    part,
+    percent,
+    profile_page,
+    receivers_of,
+    told_of,
+)
 from proxyd.api.web.rendering import Renderer
 from proxyd.base.metrics import SHARES
 from proxyd.core.language import no_such_source
@@ -116,9 +127,11 @@ class WebPages:
 
     async def rules(self, request: web.Request) -> web.Response:
         """List the rules and what they achieved."""
-        return self._render(
-            request, "rules.html", found=self._listings.profiles.list_rules(read_query(request, wire.ListWindow))
-        )
+        found = self._listings.profiles.list_rules(read_query(request, wire.ListWindow))
+        declared = self._profiles.declaration.rules
+        about = {each.name: told_of(declared[each.name]) for each in found.items}
+        receivers = {each.name: receivers_of(declared[each.name]) for each in found.items}
+        return self._render(request, "rules.html", found=found, about=about, receivers=receivers)
 
     async def notifications(self, request: web.Request) -> web.Response:
         """List notifications, newest first."""

@@ -71,6 +71,7 @@ class Renderer:
             "part": text.part,
             "duration": text.duration,
             "number": text.number,
+            "counted": text.counted,
             "bytes": text.size,
             "percent": text.percent,
             "ago": self._ago,

@@ -13,13 +13,13 @@ from proxyd.api.listings import Listings
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.web.charts import heat_map, histogram, lanes, probe_kind, time_line
-from proxyd.api.web.page_texts import awaits_no_items, editor_of
+from proxyd.api.web.page_texts import awaits_no_items, editor_of, receivers_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
 from proxyd.core.language import no_such_source
-from proxyd.core.model.delivery import shown_endpoint
+from proxyd.core.model.profile import UtilityKind
 from proxyd.core.planning.kernels.losses import MISSED_S
 from proxyd.core.rules.answers.explanation import Explanation
 
@@ -153,7 +153,8 @@ class Subjects:
             tested=tested,
             has_life=declared.life is not None,
             news=news,
-            endpoints=[(each.kind, shown_endpoint(each.kind, each.endpoint)) for each in declared.deliveries],
+            endpoints=receivers_of(declared),
+            decays=declared.utility.kind is not UtilityKind.STRICT,
             titles=titles_of(news.items),
             days=days,
             **self._fates([payloads.interval(row) for row in rows], days),

@@ -89,8 +89,8 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     if found.unmet_intervals:
         lines.append(f"expected events that passed without a probe: {found.unmet_intervals}")
     if found.postponed:
-        counts = ", ".join(f"{name} ({count})" for name, count in sorted(found.postponed.items()))
-        lines.append(f"times postponed so far: {counts}")
+        counts = ", ".join(f"{count:,} by {name}" for name, count in sorted(found.postponed.items()))
+        lines.append(f"probes put off so far: {counts}")
     return lines
 
 
@@ -164,7 +164,9 @@ def _week_lines(found: Explanation) -> list[str]:
     """Return the delay that a probe must save, and the busiest hour of the week."""
     if found.price_item_s is None:
         return []
-    price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
+    price = (
+        f"a probe is made when it saves its items {_amount(found.price_item_s / 60.0, 3)} minutes of waiting together"
+    )
     more = "lower probe_price"
     if found.has_targets:
         more = "set a shorter WITHIN or a higher target"

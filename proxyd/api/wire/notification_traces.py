@@ -80,7 +80,7 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
 def _interval_line(each: Mapping[str, Any]) -> str:
     end = f"to {each['end']}" if each["end"] else "until the next update"
     if each["probed"] is None:
-        return f"interval: {each['source']} from {each['start']} {end}: missed, given up without a probe"
+        return f"interval: {each['source']} from {each['start']} {end}: missed, never probed in time"
     fate = "captured" if each["captured"] else "missed"
     bound = "" if each["exact"] else " at most"
     delay = f"{each['delay_s']:.3f} s after the event"

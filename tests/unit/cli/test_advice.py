@@ -75,8 +75,8 @@ def test_a_budget_is_marked_as_the_present_one_or_as_over_what_is_allowed(say: S
         "The budget allows 360 probes an hour; detection uses 100 of them at the present price.",
     ]
     now, over = (line.split() for line in lines[3:5])
-    assert now == ["100.2", "1.5", "h", "90.0%", "0.25", "now"]
-    assert over == ["720", "1.5", "min", "99.0%", "0.001", "over", "the", "budget"]
+    assert now == ["100.2", "1.5", "h", "90.0%", "15", "min", "now"]
+    assert over == ["720", "1.5", "min", "99.0%", "3.6", "s", "over", "the", "budget"]
     assert ["90%", "55", "91.2%", "1", "h"] in [line.split() for line in lines]
 
 
@@ -107,13 +107,26 @@ def test_before_the_first_plan_only_the_budget_is_known(say: Say) -> None:
 
 def test_a_day_is_compared_with_its_prediction(say: Say) -> None:
     lines = say("report", REPORT).splitlines()
-    assert lines[1].split() == ["2026-01-31", "12", "7", "6.5", "1", "min", "-", "75.0%", "80.0%", "off"]
+    assert lines[1].split() == [
+        "2026-01-31",
+        "12",
+        "7",
+        "6.5",
+        "1",
+        "min",
+        "-",
+        "75.0%",
+        "80.0%",
+        "fewer",
+        "than",
+        "expected",
+    ]
     assert lines[3] == "Share of the items in time, week by week, against what the rules ask for today:"
     assert lines[5].split() == ["2026-01-26", "news", "90.0%", "85.0%", "20"]
     assert lines[6:] == [
         "1,200 more fell less short than these.",
         "",
-        "Sources whose model is off:",
+        "Sources with poor forecasts:",
         "  s: it shows more than expected",
         "  s: its rate is learned again",
     ]
@@ -123,5 +136,5 @@ def test_a_report_without_days_says_when_predictions_begin(say: Say) -> None:
     assert say("report", {"days": [], "promises": [], "promises_left_out": 0, "off": []}).splitlines() == [
         "Nothing to compare yet: predictions begin with the second probe of a source.",
         "",
-        "No source's model is off.",
+        "No source has a poor forecast.",
     ]

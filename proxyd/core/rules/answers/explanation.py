@@ -473,7 +473,7 @@ def _policy_in_words(
         return named.value, "the rule sets it"
     why = "a probe is made when it is worth its price"
     if settings.has_targets:
-        why = f"it promises {promise(target_of(program, settings))}, with as few probes as that takes"
+        why = f"it is to see {promise(target_of(program, settings))}, with no more probes than that takes"
     elif settings.spend:
         why = "probes are made where the budget helps most"
     if is_counted(program):

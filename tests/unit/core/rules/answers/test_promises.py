@@ -71,7 +71,7 @@ async def gap_s(found: Decider) -> float:
     ],
 )
 def test_a_rule_says_what_it_promises(clauses: str, promise: str) -> None:
-    assert why(promising(clauses)).startswith(f"it promises {promise}, with as few probes as that takes")
+    assert why(promising(clauses)).startswith(f"it is to see {promise}, with no more probes than that takes")
 
 
 def test_without_targets_the_price_or_the_budget_decides() -> None:
