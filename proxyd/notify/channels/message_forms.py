@@ -224,9 +224,9 @@ def _in_line(text: str) -> str:
 
 def _left_out(data: Mapping[str, Any]) -> list[str]:
     left_out = data.get("left_out", {})
-    if not (left_out.get("items") or left_out.get("notifications")):
-        return []
-    return [f"Left out: {left_out['items']} items, {left_out['notifications']} whole notifications."]
+    counts = (("item", left_out.get("items", 0)), ("whole notification", left_out.get("notifications", 0)))
+    told = [f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in counts if count]
+    return [f"Left out: {', '.join(told)}."] if told else []
 
 
 def _chat_lines(data: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from proxyd.base.ports import Gathered, Message
 from proxyd.core.model.outcome import Picture
 from proxyd.net.guard import Guard
 from proxyd.notify.channels.mail import compose
-from proxyd.notify.channels.message_forms import cloudevent, digest, payload, plain_text, sent_text, subject
+from proxyd.notify.channels.message_forms import chat_text, cloudevent, digest, payload, plain_text, sent_text, subject
 from proxyd.notify.channels.webhook import WebhookChannel
 from tests.fakes import FakeClock
 
@@ -166,7 +166,13 @@ def test_the_text_of_a_digest_says_what_it_leaves_out() -> None:
     gathered = Gathered("dgs_1", "R", ("1", "2"), (body("1", "a"), body("2", "b")), 1, 3600.0)
     text = plain_text("R", digest(gathered))
     assert text.startswith("a\nn: 1.5\n")
-    assert "Left out: 1 items, 1 whole notifications." in text
+    assert "Left out: 1 item, 1 whole notification." in text
+
+
+def test_a_notification_says_how_many_rows_it_leaves_out() -> None:
+    told = body("1", "a", left_out={"items": 1200})
+    assert "Left out: 1,200 items." in plain_text("R", told)
+    assert chat_text(told)[1].endswith("Left out: 1,200 items.")
 
 
 def test_an_event_of_no_single_source_has_no_subject() -> None:
