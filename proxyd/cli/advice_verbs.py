@@ -49,7 +49,7 @@ def _print_trade(answer: AdviceShown) -> None:
                 "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else "",
             ]
         )
-    print_table(["probes/h", "mean delay", "completeness", "a probe saves", ""], rows)
+    print_table(["probes/h", "mean delay", "in time", "a probe saves", ""], rows)
 
 
 _HIGHEST_SHARE = 0.99  # of those that the daemon tries
@@ -108,7 +108,7 @@ def _interval_lines(answer: AdviceShown) -> Iterator[str]:
         yield f"  catching all of these needs an even {answer['needed_per_hour']:g} probes an hour"
 
 
-_HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "completeness", "predicted", ""]
+_HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "in time", "predicted", ""]
 
 
 @verb(
@@ -117,7 +117,7 @@ _HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "comp
     takes=[argument("--days", "the last N days (default 14)", type=whole(1, 3660), default=14, metavar="N"), *ASKING],
 )
 def report(options: argparse.Namespace) -> int:
-    """Compare delay and completeness with the predictions, by day, and list poor forecasts."""
+    """Compare delay and the share in time with the predictions, by day, and list poor forecasts."""
     answer = ask(options, lambda client: client.report(days=options.days))
     if options.json:
         print_json(answer)

@@ -174,9 +174,9 @@ _NAME = argument("name", "name of the profile", metavar="NAME")
 
 @verb("rules", "proxyd rules", takes=ASKING)
 def rules(options: argparse.Namespace) -> int:
-    """List the rules, what they captured and what they missed."""
+    """List the rules, with how much each saw in time."""
     found = ask(options, lambda client: client.rules())
-    head = ["rule", "profiles", "captured", "missed", "completeness", "utility", "muted", "failing"]
+    head = ["rule", "profiles", "sources", "receivers", "in time", "muted", "failing"]
     return print_list(options, found, head, _rule_row)
 
 
@@ -184,7 +184,9 @@ def _rule_row(rule: Rule) -> list[str]:
     return [
         rule["name"],
         ", ".join(sorted(rule["profiles"])),
-        *_capture_cells(rule),
+        str(rule["source_count"]),
+        str(rule["deliveries"]),
+        _in_time(rule),
         _until_of_mute(rule["muted"], rule["name"]),
         _failing(rule["failing"]),
     ]
@@ -197,9 +199,9 @@ def _failing(found: RuleFailing | None) -> str:
     return f"{state}: {found['reason']} (source {found['source']})"
 
 
-def _capture_cells(one: Rule | ProfileListed) -> list[str]:
-    shares = ["-" if share is None else f"{share:.3f}" for share in (one["completeness"], one["utility"])]
-    return [str(one["captured"]), str(one["missed"]), *shares]
+def _in_time(one: Rule | ProfileListed) -> str:
+    events = one["captured"] + one["missed"]
+    return f"{one['captured']:,} of {events:,}" if events else "nothing yet"
 
 
 PROFILE = Verb(
@@ -211,13 +213,13 @@ PROFILE = Verb(
 def profiles(options: argparse.Namespace) -> int:
     """List the profiles."""
     found = ask(options, lambda client: client.profiles())
-    head = ["profile", "declared by", "rules", "captured", "missed", "completeness", "utility", "muted"]
+    head = ["profile", "declared by", "rules", "in time", "muted"]
     return print_list(options, found, head, _profile_row)
 
 
 def _profile_row(each: ProfileListed) -> list[str]:
     muted = _until_of_mute(each["muted"], each["name"])
-    return [each["name"], each["origin"], str(len(each["rules"])), *_capture_cells(each), muted]
+    return [each["name"], each["origin"], str(len(each["rules"])), _in_time(each), muted]
 
 
 @verb("profile show", "proxyd profile show Watch", takes=[_NAME, *ASKING])

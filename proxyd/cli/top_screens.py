@@ -248,12 +248,12 @@ def health_lines(samples: Samples) -> list[str]:
         value = samples.values.get(f"proxyd_{name}")
         return "-" if value is None or not isfinite(value) else format(value, style)
 
-    completeness, utility, used = (shown(f"{each}_ratio", ".1%") for each in ("completeness", "utility", "budget_used"))
+    in_time, used = (shown(f"{each}_ratio", ".1%") for each in ("completeness", "budget_used"))
     waiting, held, dead = (shown(f"outbox_{each}") for each in ("pending", "held", "dead"))
     elsewhere = "the notifier counts them: see /metrics of its machine" if samples.is_delivered_elsewhere else ""
-    outbox = f"outbox: {waiting} waiting, {held} held, {dead} given up"
+    outbox = f"outbox: {waiting} waiting, {held} held, {dead} failed for good"
     return [
-        f"completeness {completeness}   utility {utility}   budget used {used}",
+        f"in time {in_time}   budget used {used}",
         f"published to seen       {_delays(samples, 'proxyd_item_delay_seconds')}",
         f"published to delivered  {elsewhere or _delays(samples, 'proxyd_notification_delay_seconds')}",
         f"sources {shown('sources')}   rules {shown('rules')}   {outbox}",

@@ -154,7 +154,7 @@ async def test_the_report_compares_what_was_found_with_what_was_predicted(tmp_pa
     head, today, *rest = table.out.splitlines()
     assert head.split("  ")[0] == "day"
     assert datetime.fromisoformat(today.split()[0])
-    assert rest[-1] == "No source's model is off."
+    assert rest[-1] == "No source has a poor forecast."
     found = json.loads(machine.out)
     day = found["days"][-1]
     assert day["items"] >= 1
@@ -174,7 +174,7 @@ async def test_the_live_view_and_daemons_elsewhere(tmp_path: Path) -> None:
             assert (frame.code, frame.err) == (0, "")
             for word in (
                 "proxyd here  ready",
-                "completeness",
+                "in time",
                 "coming probes",
                 "no failing or silent sources",
                 "feed",
@@ -256,9 +256,9 @@ async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
         await w.daemon.metric_reaches('proxyd_intervals_total{fate="captured"}', 1)
         table, machine = await asyncio.gather(w.daemon.cli("rules"), w.daemon.cli("rules", "--json"))
     assert table.out.splitlines() == [
-        "rule  profiles       captured  missed  completeness  utility  muted  failing",
-        "each  second, watch         1       0         1.000    1.000",
-        "rare  watch                 0       0             -        -",
+        "rule  profiles       sources  receivers  in time      muted  failing",
+        "each  second, watch        1          1  1 of 1",
+        "rare  watch                1          1  nothing yet",
     ]
     figures = ("captured", "missed", "completeness", "utility")
     found = {

@@ -72,7 +72,7 @@ def typed(*keys: str, rows: Sequence[TopRow] = ROWS, state: TopState | None = No
 
 def test_a_frame_has_health_probes_failures_and_news() -> None:
     text = drawn(seen())
-    for word in ("ready", "completeness", "python", "detection", "bad", "timeout slow", "stable", "3.14"):
+    for word in ("ready", "in time", "python", "detection", "bad", "timeout slow", "stable", "3.14"):
         assert word in text
     assert "not ready" not in text
     assert "q quit" not in text
@@ -107,10 +107,10 @@ def test_figures_come_from_the_daemons_own_metrics() -> None:
     for delay_s in (50.0, 50.0, 100.0, 1e9):
         metrics.item_delay.observe(delay_s)
     first, seen_after, delivered, last = health_lines(Samples.read(metrics.render().decode()))
-    assert first == "completeness 87.5%   utility -   budget used 50.0%"
+    assert first == "in time 87.5%   budget used 50.0%"
     assert seen_after == "published to seen       50% 1 min   90% -   99% -   of 4"
     assert delivered == "published to delivered  nothing yet"
-    assert "outbox: 1,234 waiting, 0 held, 0 given up" in last
+    assert "outbox: 1,234 waiting, 0 held, 0 failed for good" in last
 
 
 def test_beside_a_notifier_elsewhere_it_is_said_who_counts_deliveries() -> None:
