@@ -716,6 +716,7 @@ class NotificationWritten(TypedDict):
     policy: NotRequired[str | None]
     deliveries: NotRequired[list[DeliveryWritten] | None]
     digest: NotRequired[str | None]
+    quiet: NotRequired[Literal["NONE"] | None]
     limit: NotRequired[str | None]
     empty: NotRequired[Literal["DELIVER"] | None]
     screenshot: NotRequired[bool]
@@ -731,6 +732,7 @@ class ProfileWritten(TypedDict):
     users: NotRequired[list[str]]
     deliveries: NotRequired[list[DeliveryWritten]]
     digest: NotRequired[str | None]
+    quiet: NotRequired[str | None]
     trouble: NotRequired[list[DeliveryWritten]]
 
 
