@@ -34,6 +34,7 @@ from proxyd.core.language import (
     watch_of,
     what_is_unfit,
     written_address,
+    written_as,
 )
 from proxyd.core.model.profile import Declaration
 from proxyd.store.declared_rows import StoredText
@@ -99,6 +100,20 @@ class GivenTexts:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenStatement:
+    """A statement where it stands: in ``origin``, which is ``api`` or a file, from ``line`` on."""
+
+    origin: str
+    line: int
+    statement: Statement
+
+    @property
+    def text(self) -> str:
+        """Its text in canonical layout."""
+        return format_statements([self.statement])
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredTexts:
     """The texts of a declaration, read; most texts of the next one are the same."""
 
@@ -145,6 +160,15 @@ class DeclaredTexts:
         """Return where the address of a source is written."""
         file, declared = self._declaration_of(StatementKind.SOURCE, source)
         return written_address(self.in_file[file], declared) if isinstance(declared, CreateSource) and file else None
+
+    def written_of(self, kind: StatementKind, name: str) -> WrittenStatement | None:
+        """Return the statement that declares something, as it is written, or ``None`` if nothing declares it."""
+        file, declared = self._declaration_of(kind, name)
+        if file is None or declared is None:
+            return None
+        text = self.in_file[file]
+        line = text.source.text.count("\n", 0, declared.span.start) + 1
+        return WrittenStatement(origin(file), line, written_as(text, declared))
 
     def watch_of(self, rule: str) -> Watch | None:
         """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""

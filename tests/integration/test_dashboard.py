@@ -203,7 +203,8 @@ FORGED = (
 
 @pytest.mark.parametrize("path", ["/profiles", "/profiles/check", "/profiles/Q/drop", "/notifications/n1/replay",
                                   "/replay-dead", "/sign-out", "/reload", "/rules/r/test", "/tokens",
-                                  "/tokens/ada/drop"])  # fmt: skip
+                                  "/tokens/ada/drop", "/rules/q/change", "/rules/q/remove",
+                                  "/removed/x/restore"])  # fmt: skip
 async def test_a_forged_form_does_nothing(browser: Browser, path: str) -> None:
     await browser.api.control.declarations.declare(OWN)
     await browser.sign_in()
@@ -602,6 +603,107 @@ async def test_of_two_who_save_at_once_one_is_told(browser: Browser) -> None:
         *(browser.post("/profiles", {"text": text, "name": "Q", "tag": tag}) for text in texts)
     )
     assert sorted(answer.status for answer, _ in saved) == [303, 412]
+
+
+WATCHED = "WATCH 'https://w.example/feed' AS \"w\" WHERE title LIKE '%x%';"
+
+
+def rules_of(browser: Browser) -> set[str]:
+    return {name for name in browser.api.control.declarations.declaration.rules if name.startswith("w")}
+
+
+async def test_a_rule_is_changed_renamed_and_copied_where_it_is_seen(browser: Browser) -> None:
+    await browser.api.control.declarations.declare(WATCHED)
+    await browser.sign_in()
+    assert 'href="/rules/w/change"' in (await browser.get("/rules/w"))[1]
+    page = await browser.get("/rules/w/change")
+    text = unescape(re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", page[1], re.DOTALL)[0])
+    assert "title LIKE '%x%'" in text
+    tag = field(page, "tag")
+    answer, _ = await browser.post("/rules/w/change", {"text": text.replace("%x%", "%y%"), "tag": tag})
+    assert (answer.status, answer.headers["Location"]) == (303, "/rules/w")
+    answer, told = await browser.post("/rules/w/change", {"text": text, "tag": tag})
+    assert answer.status == 412
+    assert "somebody has changed it since you opened it" in told
+    page = await browser.get("/rules/w/change")
+    tag, text = field(page, "tag"), text.replace('"w"', '"w2"').replace("%x%", "%z%")
+    answer, told = await browser.post("/rules/w/change", {"text": text.replace("title", "titel"), "tag": tag})
+    assert answer.status == 422
+    assert "Did you mean title?" in told
+    assert "titel" in told
+    answer, told = await browser.post("/rules/w/change", {"text": " ", "tag": tag})
+    assert answer.status == 400
+    assert "to remove it, use the button below" in told
+    answer, told = await browser.post("/rules/w/change", {"text": text.replace("w2", "w"), "tag": tag, "copy": "1"})
+    assert answer.status == 400
+    assert "a copy needs a name of its own" in told
+    assert rules_of(browser) == {"w"}
+    answer, _ = await browser.post("/rules/w/change", {"text": text, "tag": tag, "copy": "1"})
+    assert (answer.status, answer.headers["Location"]) == (303, "/rules/w2")
+    assert rules_of(browser) == {"w", "w2"}
+    answer, _ = await browser.post("/rules/w/change", {"text": text.replace("w2", "w3"), "tag": tag})
+    assert answer.status == 303
+    assert rules_of(browser) == {"w2", "w3"}
+
+
+async def test_the_token_of_a_chat_is_hidden_where_a_rule_is_changed_and_stays(browser: Browser) -> None:
+    await browser.api.control.declarations.declare(WATCHED.replace(";", " TELL CHANNEL 'ntfy://token.example';"))
+    await browser.sign_in()
+    page = await browser.get("/rules/w/change")
+    text = unescape(re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", page[1], re.DOTALL)[0])
+    assert "token.example" not in page[1]
+    wrong = text.replace("hidden 1", "hidden 7")
+    answer, _ = await browser.post("/rules/w/change", {"text": wrong, "tag": field(page, "tag")})
+    assert answer.status == 400
+    changed = text.replace("%x%", "%y%")
+    answer, _ = await browser.post("/rules/w/change", {"text": changed, "tag": field(page, "tag")})
+    assert answer.status == 303
+    (delivery,) = browser.api.control.declarations.declaration.rules["w"].deliveries
+    assert delivery == ChannelDelivery("ntfy://token.example")
+    page = await browser.get("/rules/w/change")
+    await browser.post("/rules/w/remove", {"tag": field(page, "tag")})
+    assert "token.example" not in (await browser.get("/removed"))[1]
+
+
+@pytest.mark.parametrize("path", ["/rules/w", "/sources/w.example%2Ffeed"])
+async def test_what_is_removed_where_it_is_seen_can_be_had_back_for_a_day(browser: Browser, path: str) -> None:
+    await browser.api.control.declarations.declare(WATCHED)
+    await browser.sign_in()
+    page = await browser.get(f"{path}/change")
+    assert ("one line declares both" in page[1]) == path.startswith("/sources")
+    answer, _ = await browser.post(f"{path}/remove", {"tag": "old"})
+    assert answer.status == 412
+    answer, _ = await browser.post(f"{path}/remove", {"tag": field(page, "tag")})
+    assert (answer.status, answer.headers["Location"]) == (303, "/removed")
+    assert rules_of(browser) == set()
+    assert (await browser.get(f"{path}/change"))[0] == 404
+    _, shown = await browser.get("/removed")
+    assert "title LIKE &#39;%x%&#39;" in shown
+    (restore,) = re.findall(r'action="(/removed/[^"]+)"', shown)
+    answer, _ = await browser.post(restore)
+    assert (answer.status, answer.headers["Location"]) == (303, "/rules")
+    assert rules_of(browser) == {"w"}
+    assert (await browser.post(restore))[0].status == 404
+    page = await browser.get(f"{path}/change")
+    await browser.post(f"{path}/remove", {"tag": field(page, "tag")})
+    (restore,) = re.findall(r'action="(/removed/[^"]+)"', (await browser.get("/removed"))[1])
+    cast("FakeClock", browser.api.control.resources.clock).jump(86_401.0)
+    await browser.sign_in("admin")  # the session has ended, too
+    assert restore not in (await browser.get("/removed"))[1]
+
+
+async def test_what_a_file_declares_names_the_file_and_the_line(browser: Browser) -> None:
+    await browser.sign_in()
+    name, rule_of_file = next(iter(browser.api.control.declarations.declaration.rules.items()))
+    written = (browser.api.folder / "a.profile").read_text()
+    line = written[: written.index(f'INSERT NOTIFICATION "{name}"')].count("\n") + 1
+    page = await browser.get(f"/rules/{name}/change")
+    assert f"/a.profile</bdi> declares it, from line {line} on" in page[1]
+    assert "<textarea" not in page[1]
+    assert rule_of_file.file.endswith("a.profile")
+    answer, _ = await browser.post(f"/rules/{name}/remove", {"tag": "x"})
+    assert answer.status in {409, 412}
+    assert name in browser.api.control.declarations.declaration.rules
 
 
 async def test_a_profile_of_a_file_is_shown_with_the_reason_why_it_stays(browser: Browser) -> None:

@@ -146,7 +146,7 @@ async def test_closing_ends_a_hung_parser_at_once_and_leaves_no_process() -> Non
 
 FORGETFUL = """
 import asyncio
-from proxyd.probing import ParserPool
+from proxyd.probing.document_parser import ParserPool
 
 async def main():
     pool = ParserPool()

@@ -29,7 +29,7 @@ DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 RUNBOOK = ROOT / "docs" / "runbook.md"
 PARTS = ("Means", "How bad", "Look", "Do", "Over when")
 OTHERS = {"up", "ALERTS"}  # what Prometheus itself makes
-WORDS = {"objective", "burn", "fast", "steady", "slow", "creeping", "advise", "spend", "proxyd"}
+WORDS = {"objective", "burn", "fast", "steady", "slow", "creeping", "advise", "spend", "proxyd", "pg_stat_activity"}
 _WORDS = {"and", "or", "unless", "bool", "offset"}
 
 

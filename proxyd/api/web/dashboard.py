@@ -27,6 +27,7 @@ from proxyd.api.web.page_gate import COOKIE, SIGNED, PageGate, WebRoute, came_by
 from proxyd.api.web.pages import Actions, WebPages
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.sessions import SESSION_S, Sessions
+from proxyd.api.web.statement_editor import StatementEditor
 from proxyd.api.web.subjects import Subjects
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConflictError
@@ -69,6 +70,7 @@ class Dashboard:
         """Return every route with the scope that it requires."""
         parts = self._queries, self._listings, self._renderer
         news, pages, subjects, editor = News(*parts), WebPages(*parts), Subjects(*parts), Editor(*parts)
+        statements = StatementEditor(*parts)
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         tokens = _TokenPages(self._queries, self._renderer)
         actions = Actions(self._queries)
@@ -87,6 +89,14 @@ class Dashboard:
             WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),
             WebRoute("GET", "/sources/{name}", "read", subjects.source, is_of_source=True),
             WebRoute("GET", "/sources/{name}/why", "read", subjects.why, is_of_source=True),
+            WebRoute("GET", "/rules/{name}/change", "write", statements.form),
+            WebRoute("GET", "/sources/{name}/change", "write", statements.form),
+            WebRoute("POST", "/rules/{name}/change", "write", statements.save),
+            WebRoute("POST", "/sources/{name}/change", "write", statements.save),
+            WebRoute("POST", "/rules/{name}/remove", "write", statements.remove),
+            WebRoute("POST", "/sources/{name}/remove", "write", statements.remove),
+            WebRoute("GET", "/removed", "write", statements.removed),
+            WebRoute("POST", "/removed/{id}/restore", "write", statements.restore),
             WebRoute("GET", "/rules", "read", pages.rules),
             WebRoute("GET", "/rules/{name}", "read", subjects.rule),
             WebRoute("POST", "/rules/{name}/test", "write", subjects.test),

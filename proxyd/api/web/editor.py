@@ -42,7 +42,7 @@ class _ProfileRow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class Verdict:
     """What a text changes and costs, or its problem, with faults in its ``rows`` or ``elsewhere``."""
 
     changes: DeclarationChanges | None = None
@@ -126,7 +126,7 @@ class Editor:
         is_known = name in self._profiles.declaration.profiles
         return await asyncio.to_thread(self._profiles.texts.text_of, name) if is_known else ""
 
-    async def _verdict(self, form: dict[str, str], *, is_saved: bool = False) -> _Verdict:
+    async def _verdict(self, form: dict[str, str], *, is_saved: bool = False) -> Verdict:
         """Return what a text would change and cost, or changed if it ``is_saved``, or its errors.
 
         Raises ``ChangedError`` if the profile has changed since the saved form was rendered.
@@ -138,13 +138,13 @@ class Editor:
             if "://[hidden " in text:
                 raise BadRequestError("write an address in place of each '[hidden]' that this profile did not have")
             if is_saved:
-                return _Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(form)))
+                return Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(form)))
             changes, cost = await self._profiles.try_out(text)
         except ChangedError:
             raise
         except EXPECTED as error:
-            return _Verdict.of(answer_to(error), hide_channels(text))
-        return _Verdict(changes=changes, cost=payloads.cost(cost))
+            return Verdict.of(answer_to(error), hide_channels(text))
+        return Verdict(changes=changes, cost=payloads.cost(cost))
 
     def _editor(self, request: web.Request, **facts: Any) -> web.Response:
         empty = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}

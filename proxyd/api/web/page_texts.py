@@ -219,13 +219,6 @@ def profile_page(name: str) -> str:
     return f"/profiles/{part(name)}{'/' if name == 'new' else ''}"
 
 
-def editor_of(declaration: Declaration, rules: Sequence[str]) -> str | None:
-    """Return where a source that the API declared is edited: with the first profile of its rules."""
-    profiles = (profile for rule in rules if rule in declaration.rules for profile in declaration.rules[rule].profiles)
-    first = next(profiles, None)
-    return None if first is None else profile_page(first)
-
-
 _TOLD_OF: Mapping[EventKind, str] = {
     EventKind.INSERT: "new items",
     EventKind.UPDATE: "changes",

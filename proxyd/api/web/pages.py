@@ -33,7 +33,6 @@ from proxyd.api.web.page_texts import (
     MUTE_S,
     awaits_no_items,
     duration,
-    editor_of,
     number,
     part,
     percent,
@@ -106,7 +105,6 @@ class WebPages:
         lines = {name: spark_line(each.days) for name, each in recent.items()}
         declaration = self._profiles.declaration
         moved, places = await self._moves.proposals(names), self._moves.places(names)
-        edits = {each.source: editor_of(declaration, each.rules) for each in found.items}
         return self._render(
             request,
             "sources.html",
@@ -121,7 +119,6 @@ class WebPages:
             profiles=sorted(declaration.profiles)[:_MOST_CHOICES],
             moved=moved,
             places=places,
-            edits=edits,
             total=len(declaration.sources),
         )
 

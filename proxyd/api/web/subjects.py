@@ -13,7 +13,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.web.charts import heat_map, histogram, lanes, probe_kind, time_line
-from proxyd.api.web.page_texts import awaits_no_items, editor_of, receivers_of
+from proxyd.api.web.page_texts import awaits_no_items, receivers_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
@@ -63,7 +63,6 @@ class Subjects:
         found = explained.explanation(known, await self._reports.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
-        edit = None if place is not None else editor_of(self._profiles.declaration, found.rules)
         item_free = awaits_no_items(self._profiles.declaration, found.rules)
         past = await self._past(name, days)
         return self._render(
@@ -72,7 +71,6 @@ class Subjects:
             declared=declared,
             moves=moves,
             place=place,
-            edit=edit,
             item_free=item_free,
             **past,
         )

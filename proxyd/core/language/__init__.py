@@ -24,6 +24,7 @@ from proxyd.core.language.source_lists import read_listing as read_listing
 from proxyd.core.language.source_lists import watch_of as watch_of
 from proxyd.core.language.source_lists import written_address as written_address
 from proxyd.core.language.source_lists import written_addresses as written_addresses
+from proxyd.core.language.source_lists import written_as as written_as
 from proxyd.core.language.syntax.address_lists import is_list as is_list
 from proxyd.core.language.syntax.address_lists import list_names as list_names
 from proxyd.core.language.syntax.check_context import CheckSettings as CheckSettings

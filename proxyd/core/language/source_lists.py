@@ -89,10 +89,16 @@ def written_address(text: Parsed, declared: CreateSource) -> WrittenAddress:
 
 def watch_of(text: Parsed, expanded: Statement) -> Watch | None:
     """Return the WATCH of a text that stands for a statement, or ``None`` if that is written itself."""
+    written = written_as(text, expanded)
+    return written if isinstance(written, Watch) else None
+
+
+def written_as(text: Parsed, expanded: Statement) -> Statement:
+    """Return the statement of a text that declares something: itself, or the WATCH or the list that stands for it."""
     statements, start = text.statements, expanded.span.start
     at = bisect_left(statements, start, key=lambda each: each.span.start)
     written = statements[at] if at < len(statements) else None
-    return written if isinstance(written, Watch) and written.span == expanded.span else None
+    return written if written is not None and written.span == expanded.span else expanded
 
 
 _Found: TypeAlias = tuple[int, str, str, str]

@@ -1,0 +1,179 @@
+"""The form that changes, copies and removes what one statement declares, and what was removed in the last day."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from yarl import URL
+
+from proxyd.api.listings import Listings
+from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.queries import Queries
+from proxyd.api.rest.profile_handlers import etag_of
+from proxyd.api.web.editor import Verdict
+from proxyd.api.web.page_gate import SIGNED, read_form
+from proxyd.api.web.page_texts import hide_channels, part, show_channels, warnings_of
+from proxyd.api.web.rendering import Renderer
+from proxyd.core.errors import ChangedError, NotFoundError
+from proxyd.core.language import DropStatement, Parsed, StatementKind, format_statements, no_such, parse
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import Declaration
+from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
+
+_KINDS = {"rules": StatementKind.NOTIFICATION, "sources": StatementKind.SOURCE}
+_KEPT_S, _MOST_KEPT = 86_400.0, 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Removed:
+    """A statement that was removed, and when, in unix seconds."""
+
+    name: str
+    text: str
+    at_s: float
+
+    @property
+    def shown(self) -> str:
+        """Its text without the tokens of chats."""
+        return hide_channels(self.text)
+
+    @property
+    def at(self) -> str:
+        """When it was removed, as the API writes times."""
+        return iso_time(self.at_s)
+
+
+class StatementEditor:
+    """Handlers of the form for one statement; what it removed can be had back for a day, until the daemon ends."""
+
+    def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
+        self._profiles = queries.profiles
+        self._clock = queries.clock
+        self._render = renderer.page
+        self._removed: OrderedDict[str, _Removed] = OrderedDict()
+
+    async def form(self, request: web.Request) -> web.Response:
+        """Show the statement that declares a rule or a source."""
+        written = self._written(request)
+        return self._page(request, written, text=hide_channels(written.text), tag=etag_of(written.text))
+
+    async def save(self, request: web.Request) -> web.StreamResponse:
+        """Declare the text of the form in place of the statement, or beside it if it is a copy."""
+        written, form = self._written(request), await _form(request)
+        sent = parse(text := show_channels(form["text"], written.text))
+        texts: list[str | Parsed] = [sent]
+        if not form["copy"] and not any(_is_same(each, written) for each in sent.statements):
+            texts.append(_drop_of(written))  # it has another name now
+        try:
+            if not sent.statements and not sent.errors:
+                raise BadRequestError("the text is empty; to remove it, use the button below")
+            if "://[hidden " in text:
+                raise BadRequestError("write an address in place of each '[hidden]' that was not there before")
+            known = self._unchanged(request, form)
+            if form["copy"] and any(_is_same(each, written) for each in sent.statements):
+                raise BadRequestError('a copy needs a name of its own, such as AS "another"')
+            changes = await self._profiles.declare(*texts, instead_of=known)
+        except EXPECTED as error:
+            verdict = Verdict.of(answer_to(error), hide_channels(text))
+            status = verdict.problem.status if verdict.problem else 400
+            return self._page(request, written, status=status, text=form["text"], tag=form["tag"], verdict=verdict)
+        request[SIGNED].session.say("Saved.", *warnings_of(changes, with_lines=True))
+        raise web.HTTPSeeOther(_page_of(_list_of(request), sent))
+
+    async def remove(self, request: web.Request) -> web.StreamResponse:
+        """Remove the statement, and keep it for a day."""
+        written, form = self._written(request), await _form(request)
+        known = self._unchanged(request, form)
+        await self._profiles.declare(_drop_of(written), instead_of=known)
+        name = written.statement.name.value
+        self._forget_old()
+        self._removed[secrets.token_urlsafe(8)] = _Removed(name, written.text, self._clock.time_s())
+        request[SIGNED].session.say(f"Removed {name}.")
+        raise web.HTTPSeeOther(URL("/removed"))
+
+    async def restore(self, request: web.Request) -> web.StreamResponse:
+        """Declare again what was removed."""
+        self._forget_old()
+        removed = self._removed.get(request.match_info["id"])
+        if removed is None:
+            raise NotFoundError("what was removed is kept for a day, until the daemon ends; this is no longer there")
+        changes = await self._profiles.declare(removed.text)
+        self._removed.pop(request.match_info["id"], None)
+        request[SIGNED].session.say(f"{removed.name} is back.", *warnings_of(changes))
+        raise web.HTTPSeeOther(URL("/rules"))
+
+    async def removed(self, request: web.Request) -> web.Response:
+        """Show what was removed in the last day, newest first."""
+        self._forget_old()
+        return self._render(request, "removed.html", removed=[*reversed(self._removed.items())])
+
+    def _forget_old(self) -> None:
+        old_s = self._clock.time_s() - _KEPT_S
+        for each in [each for each, removed in self._removed.items() if removed.at_s < old_s]:
+            del self._removed[each]
+        while len(self._removed) > _MOST_KEPT:
+            self._removed.popitem(last=False)
+
+    def _written(self, request: web.Request) -> WrittenStatement:
+        kind, name = _KINDS[_list_of(request)], request.match_info["name"]
+        written = self._profiles.texts.written_of(kind, name)
+        if written is None:
+            known = self._profiles.declaration
+            is_rule = kind is StatementKind.NOTIFICATION
+            raise no_such("rule" if is_rule else "source", name, known.rules if is_rule else known.sources)
+        return written
+
+    def _unchanged(self, request: web.Request, form: dict[str, str]) -> Declaration:
+        """Return the declaration that runs; raises ``ChangedError`` if the statement is not as it was opened."""
+        if etag_of(self._written(request).text) != form["tag"]:
+            raise ChangedError("somebody has changed it since you opened it; open it again")
+        return self._profiles.declaration
+
+    def _page(
+        self, request: web.Request, written: WrittenStatement, *, status: int = 200, **facts: Any
+    ) -> web.Response:
+        statement, of = written.statement, _list_of(request)
+        return self._render(
+            request,
+            "statement.html",
+            status=status,
+            name=request.match_info["name"],
+            back=f"/{of}/{part(request.match_info['name'])}",
+            written=written,
+            is_own=written.origin == API_TEXT,
+            also=statement.name.value if _KINDS[of] is not statement.kind else None,
+            **{"verdict": None, **facts},
+        )
+
+
+def _list_of(request: web.Request) -> str:
+    """Return the list in whose pages a form is: ``rules`` or ``sources``."""
+    return request.path.split("/")[1]
+
+
+def _is_same(statement: Any, written: WrittenStatement) -> bool:
+    """Whether a statement declares what another one did."""
+    old = written.statement
+    return statement.kind is old.kind and statement.name.value == old.name.value
+
+
+def _drop_of(written: WrittenStatement) -> str:
+    """Return the statement that removes another one."""
+    statement = written.statement
+    return format_statements([DropStatement(statement.kind, statement.name)])
+
+
+def _page_of(of: str, sent: Parsed) -> URL:
+    """Return the page of what a text declares, or the list if that is not one."""
+    names = [each.name.value for each in sent.statements if each.kind is _KINDS[of]]
+    return URL(f"/{of}/{part(names[0])}" if len(names) == 1 else f"/{of}", encoded=True)
+
+
+async def _form(request: web.Request) -> dict[str, str]:
+    given = await read_form(request)
+    fields = {each: given.get(each, "") for each in ("text", "tag", "copy")}
+    return fields | {"text": fields["text"].replace("\r\n", "\n")}
