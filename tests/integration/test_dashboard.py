@@ -646,12 +646,14 @@ async def test_a_rule_is_changed_renamed_and_copied_where_it_is_seen(browser: Br
     assert rules_of(browser) == {"w2", "w3"}
 
 
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated", "ignore:.*:DeprecationWarning:apprise")
 async def test_the_token_of_a_chat_is_hidden_where_a_rule_is_changed_and_stays(browser: Browser) -> None:
-    await browser.api.control.declarations.declare(WATCHED.replace(";", " TELL CHANNEL 'ntfy://token.example';"))
+    secret = "tgram://123456789:s3cretAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA/12315544/"
+    await browser.api.control.declarations.declare(WATCHED.replace(";", f" TELL CHANNEL '{secret}';"))
     await browser.sign_in()
     page = await browser.get("/rules/w/change")
     text = unescape(re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", page[1], re.DOTALL)[0])
-    assert "token.example" not in page[1]
+    assert "s3cret" not in page[1]
     wrong = text.replace("hidden 1", "hidden 7")
     answer, _ = await browser.post("/rules/w/change", {"text": wrong, "tag": field(page, "tag")})
     assert answer.status == 400
@@ -659,10 +661,10 @@ async def test_the_token_of_a_chat_is_hidden_where_a_rule_is_changed_and_stays(b
     answer, _ = await browser.post("/rules/w/change", {"text": changed, "tag": field(page, "tag")})
     assert answer.status == 303
     (delivery,) = browser.api.control.declarations.declaration.rules["w"].deliveries
-    assert delivery == ChannelDelivery("ntfy://token.example")
+    assert delivery == ChannelDelivery(secret)
     page = await browser.get("/rules/w/change")
     await browser.post("/rules/w/remove", {"tag": field(page, "tag")})
-    assert "token.example" not in (await browser.get("/removed"))[1]
+    assert "s3cret" not in (await browser.get("/removed"))[1]
 
 
 @pytest.mark.parametrize("path", ["/rules/w", "/sources/w.example%2Ffeed"])
