@@ -258,7 +258,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Resources]:
     """Open the store and the network; close them in reverse order."""
     clock = SystemClock()
     async with (
-        open_store(settings.database, ChrononGrid(settings.chronon), shared_s=settings.shared_commit_s) as store,
+        open_store(settings.database, ChrononGrid(settings.chronon), shared_s=settings.commit_wait_s) as store,
         open_tracer(settings) as tracer,
         open_network(settings, clock, tracer) as network,
         open_channels(settings, network, clock, tracer) as channels,

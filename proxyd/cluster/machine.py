@@ -334,7 +334,7 @@ class Machine:
             clock=self.clock,
             store=SqlStore(
                 *(joined.connections, ChrononGrid(self.settings.chronon), shards),
-                shared_s=self.settings.shared_commit_s,
+                shared_s=self.settings.commit_wait_s,
             ),
             transport=transport,
             prober=self.network.prober,

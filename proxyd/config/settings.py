@@ -649,7 +649,7 @@ class Settings(BaseModel):
         return tuple(ip_network(value) for value in self.allow_networks)
 
     @property
-    def shared_commit_s(self) -> float:
+    def commit_wait_s(self) -> float:
         """For how long a probe that found nothing may wait for a commit with others, in seconds."""
         return min(1.0, self.chronon / 10)
 

@@ -95,7 +95,7 @@ class Dashboard:
             WebRoute("POST", "/sources/{name}/change", "write", statements.save),
             WebRoute("POST", "/rules/{name}/remove", "write", statements.remove),
             WebRoute("POST", "/sources/{name}/remove", "write", statements.remove),
-            WebRoute("GET", "/removed", "write", statements.removed),
+            WebRoute("GET", "/removed", "write", statements.list_removed),
             WebRoute("POST", "/removed/{id}/restore", "write", statements.restore),
             WebRoute("GET", "/rules", "read", pages.rules),
             WebRoute("GET", "/rules/{name}", "read", subjects.rule),

@@ -151,10 +151,10 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{places}f}".rstrip("0").rstrip(".")
 
 
-def counted(count: float | None, noun: str) -> str:
+def with_noun(count: float | None, noun: str) -> str:
     """Return a number with its noun.
 
-    >>> counted(1, "event"), counted(1200, "event"), counted(2, "delivery")
+    >>> with_noun(1, "event"), with_noun(1200, "event"), with_noun(2, "delivery")
     ('1 event', '1,200 events', '2 deliveries')
     """
     many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

@@ -71,7 +71,7 @@ class Renderer:
             "part": text.part,
             "duration": text.duration,
             "number": text.number,
-            "counted": text.counted,
+            "with_noun": text.with_noun,
             "bytes": text.size,
             "percent": text.percent,
             "ago": self._ago,

@@ -73,7 +73,7 @@ class StatementEditor:
                 raise BadRequestError("the text is empty; to remove it, use the button below")
             if "://[hidden " in text:
                 raise BadRequestError("write an address in place of each '[hidden]' that was not there before")
-            known = self._unchanged(request, form)
+            known = self._declaration_as_opened(request, form)
             if form["copy"] and any(_is_same(each, written) for each in sent.statements):
                 raise BadRequestError('a copy needs a name of its own, such as AS "another"')
             changes = await self._profiles.declare(*texts, instead_of=known)
@@ -87,7 +87,7 @@ class StatementEditor:
     async def remove(self, request: web.Request) -> web.StreamResponse:
         """Remove the statement, and keep it for a day."""
         written, form = self._written(request), await _form(request)
-        known = self._unchanged(request, form)
+        known = self._declaration_as_opened(request, form)
         await self._profiles.declare(_drop_of(written), instead_of=known)
         name = written.statement.name.value
         self._forget_old()
@@ -106,7 +106,7 @@ class StatementEditor:
         request[SIGNED].session.say(f"{removed.name} is back.", *warnings_of(changes))
         raise web.HTTPSeeOther(URL("/rules"))
 
-    async def removed(self, request: web.Request) -> web.Response:
+    async def list_removed(self, request: web.Request) -> web.Response:
         """Show what was removed in the last day, newest first."""
         self._forget_old()
         return self._render(request, "removed.html", removed=[*reversed(self._removed.items())])
@@ -127,7 +127,7 @@ class StatementEditor:
             raise no_such("rule" if is_rule else "source", name, known.rules if is_rule else known.sources)
         return written
 
-    def _unchanged(self, request: web.Request, form: dict[str, str]) -> Declaration:
+    def _declaration_as_opened(self, request: web.Request, form: dict[str, str]) -> Declaration:
         """Return the declaration that runs; raises ``ChangedError`` if the statement is not as it was opened."""
         if etag_of(self._written(request).text) != form["tag"]:
             raise ChangedError("somebody has changed it since you opened it; open it again")

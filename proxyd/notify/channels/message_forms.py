@@ -288,14 +288,14 @@ def _summary(item: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("", cut)] if cut else []
 
 
-def _named(name: str, text: str) -> str:
+def _field_line(name: str, text: str) -> str:
     return f"{name}: {text}" if name else text
 
 
 def _rows(data: Mapping[str, Any]) -> str:
     texts = []
     for line, _, others in _told_items(data):
-        texts.append("".join(f"{each}\n" for each in [line, *(_named(n, v) for n, v in others)]))
+        texts.append("".join(f"{each}\n" for each in [line, *(_field_line(n, v) for n, v in others)]))
     told = len(texts)
     return "\n".join([*texts, *(f"{line}\n" for line in _lines(data)[told:])])
 
@@ -306,7 +306,7 @@ def _html_rows(data: Mapping[str, Any]) -> str:
         told += 1
         words = _row_as_html(line, link, is_set=bool(data.get("message", {}).get("is_set")))
         shown = words.replace("\n", "<br>")
-        fields = "".join(f"<br>{escape(_named(name, text))}" for name, text in others)
+        fields = "".join(f"<br>{escape(_field_line(name, text))}" for name, text in others)
         parts.append(f"<p><strong>{shown}</strong>{fields}</p>")
     return "".join(parts) + "".join(f"<p>{escape(line)}</p>" for line in _lines(data)[told:])
 
