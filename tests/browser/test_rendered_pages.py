@@ -369,7 +369,7 @@ async def test_downloads_popups_and_dialogs_are_ended(devtools: DevTools) -> Non
         outcome = await rig.probe("/page", "#done")
         download = await rig.probe("/file")
     assert names(outcome) == ["read"]
-    assert (download.kind, "is not a web page" in download.detail) == (OutcomeKind.NOT_A_FEED, True)
+    assert (download.kind, "is not a web page" in download.detail) == (OutcomeKind.UNREADABLE, True)
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ async def test_a_feed_of_a_hostile_profile_is_one(running: Running) -> None:
 
 
 def body_of(text: str) -> bytes:
-    return told("n", rule_name=text, items=[row(text)], url=text, source=text).body
+    return told("n", rule_name=text, items=[row(text)], url=text, source=f"of {text}").body
 
 
 @pytest.mark.parametrize("text", ALL.values(), ids=ALL)
@@ -233,7 +233,7 @@ def test_a_text_for_people_has_the_lines_that_are_ours(text: str) -> None:
     assert len(title) <= 200
     assert len(lines) == len(plain_text("x", body_of("x")).split("\n"))
     below = lines.index(f"Rule: {one_line(text, 2000)}")
-    assert lines[below + 1] == f"Source: {one_line(text, 2000)}"
+    assert lines[below + 1] == f"Source: {one_line(f'of {text}', 2000)}"
     turning = hidden_in(title + "".join(lines), but="\u200b\ufeff\u00ad\u2060\U000e0041")
     assert turning == set()
 
