@@ -816,6 +816,10 @@ SourceWritten = TypedDict(
         "backoff": NotRequired[Literal["ON", "OFF"] | None],
         "fetch": NotRequired[Literal["BROWSER"] | None],
         "wait_for": NotRequired[str | None],
+        "certificate": NotRequired[str | None],
+        "domain_expiry": NotRequired[str | None],
+        "holding": NotRequired[str | None],
+        "maintenance": NotRequired[str | None],
     },
 )
 

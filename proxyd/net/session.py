@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from aiohttp.abc import AbstractResolver
+    from aiohttp.connector import Connection
 
 
 _DER = 2  # the encoding, as Python names it within
@@ -110,6 +111,7 @@ async def make_session(
     resolver = resolver or aiohttp.ThreadedResolver(cast("asyncio.AbstractEventLoop", names))
     session = aiohttp.ClientSession(
         connector=_connector(None if proxy else guard, limits, resolver),
+        response_class=TimedResponse,
         proxy=proxy or None,
         middlewares=(_checking(guard, resolver),) if proxy else (),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -260,8 +262,16 @@ def _clean_head(head: bytes) -> bytes:
 class _TolerantResponseHandler(ResponseHandler):
     """The client's protocol, whose parser gets heads that it can read."""
 
+    certificate_end_s: float | None = None  # when the certificate of its connection expires, in unix seconds
     _head: bytearray | None = None
     _received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with a connection, whose handshake is over."""
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        end = (tls.getpeercert() or {}).get("notAfter") if tls is not None else None
+        self.certificate_end_s = None if end is None else float(ssl.cert_time_to_seconds(end))
 
     def set_response_params(self, **options: Any) -> None:
         """Expect the head of the next response."""
@@ -311,6 +321,17 @@ class _TolerantResponseHandler(ResponseHandler):
         if payload is not None and not payload.is_eof() and payload.exception() is None:
             payload.set_exception(error)
             self._loop.call_soon(payload.set_exception, error)  # for a reader that was woken by the end of a chunk
+
+
+class TimedResponse(aiohttp.ClientResponse):
+    """A response that knows when the certificate of its connection expires, also once that is given back."""
+
+    certificate_end_s: float | None = None
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Read the head of the response."""
+        self.certificate_end_s = getattr(connection.protocol, "certificate_end_s", None)
+        return await super().start(connection)
 
 
 class _TolerantConnector(aiohttp.TCPConnector):

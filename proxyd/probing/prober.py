@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import html
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +15,8 @@ from proxyd.base.ports import Prober, TakeStray, Unmade, always
 from proxyd.core.errors import LeaseLostError, ProbeError
 from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import normal_link
-from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.core.model.outcome import NO_VALIDATORS, HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.core.model.profile import SITE_CLASS
 from proxyd.core.texts.safe_text import one_line
 from proxyd.net.http_values import absolute, read_links
 from proxyd.probing.documents.probe_failures import NoBrowserError, NoSecretError, NotAFeedError, kind_of
@@ -131,7 +133,10 @@ class HttpProber:
 
     async def _outcome_of(self, probe: _Probe) -> ProbeOutcome:
         try:
-            return await self._read(probe, await self._fetch_document(probe))
+            response = await self._fetch_document(probe)
+            if probe.request.page_class == SITE_CLASS:
+                return self._site_outcome(probe, response)
+            return await self._read(probe, response)
         except ProbeError as error:
             return self._failure_outcome(probe, error)
 
@@ -229,6 +234,20 @@ class HttpProber:
         outcome = self._outcome(probe, OutcomeKind.THROTTLED, response, f"status {response.status}")
         return replace(outcome, permanent_url=None)
 
+    def _site_outcome(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
+        """Return whether a site is up: it answers without an error, and holds what it must hold."""
+        if response.status == 429:
+            return self._throttle_outcome(probe, response)
+        # a site that asks to come back later is down, and is watched until it is up
+        response = replace(response, retry_after_s=None)
+        if not 200 <= response.status < 400:
+            return self._http_error(probe, response)
+        holding = probe.request.holding
+        if holding is not None and not any(each in response.body for each in _spellings(holding)):
+            detail = f"the page does not hold {holding!r}"
+            return self._outcome(probe, OutcomeKind.UNREADABLE, response, detail)
+        return self._outcome(probe, OutcomeKind.SAME_BODY, response, f"status {response.status}", NO_VALIDATORS)
+
     def _gone(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         return self._outcome(probe, OutcomeKind.GONE, response, "status 410: gone for good")
 
@@ -269,12 +288,26 @@ class HttpProber:
             answered_by=None if response is None else response.host,
             is_answered=probe.trace.is_answered or probe.trace.body_bytes > 0,
             certificate=probe.trace.certificate,
+            certificate_end_s=probe.trace.certificate_end_s,
             crawl_delay_s=probe.trace.crawl_delay_s,
             requests=probe.trace.requests,
             body_bytes=probe.trace.body_bytes,
             trace=probe.request.trace,
             picture=None if response is None else response.picture,
         )
+
+
+def _spellings(words: str) -> set[bytes]:
+    """Return the bytes of words in the usual charsets, plain and as HTML writes them.
+
+    The body is not decoded: that takes long for a large one, and a search in its bytes does not.
+    """
+    found: set[bytes] = set()
+    for form in (words, html.escape(words), html.escape(words, quote=False)):
+        for charset in ("utf-8", "cp1252", "utf-16-le"):
+            with suppress(UnicodeEncodeError):
+                found.add(form.encode(charset))
+    return found
 
 
 def _is_challenge(response: FetchResponse) -> bool:

@@ -11,7 +11,9 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
+from pathlib import Path
 
 import aiohttp
 import brotli
@@ -23,8 +25,8 @@ from backports import zstd
 
 from proxyd.base.ports import Unmade
 from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.core.model.profile import SITE_CLASS, Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net.guard import Guard
 from proxyd.net.host_turns import HostTokens
 from proxyd.net.session import SessionLimits, make_session
@@ -268,6 +270,59 @@ async def test_a_certificate_that_is_not_trusted_is_known_by_its_hash() -> None:
         False,
         True,
     )
+
+
+async def test_the_expiry_of_a_certificate_is_read_from_the_connection_of_the_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(days=13, hours=1)
+    authority.issue_cert("localhost", not_after=end).configure_cert(context)
+    begun: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.append((await reader.readline()).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    async with server, rigged() as rig:
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
+        outcome = await rig.probe(url, page_class=SITE_CLASS)
+    assert (outcome.kind, outcome.certificate_end_s) == (OutcomeKind.SAME_BODY, end.timestamp())
+    assert begun == ["GET / HTTP/1.1\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "holding", "kind"),
+    [
+        (200, b"", None, OutcomeKind.SAME_BODY),
+        (204, b"", None, OutcomeKind.SAME_BODY),
+        (304, b"", None, OutcomeKind.SAME_BODY),
+        (200, b"\x00\xff not a page", None, OutcomeKind.SAME_BODY),
+        (404, b"", None, OutcomeKind.HTTP_ERROR),
+        (410, b"", None, OutcomeKind.HTTP_ERROR),
+        (503, b"", None, OutcomeKind.HTTP_ERROR),
+        (429, b"", None, OutcomeKind.THROTTLED),
+        (200, b"<p>Welcome</p>", "Welcome", OutcomeKind.SAME_BODY),
+        (200, b"<p>welcome</p>", "Welcome", OutcomeKind.UNREADABLE),
+        (200, "<p>Grüße &amp; mehr".encode("latin-1"), "Grüße & mehr", OutcomeKind.SAME_BODY),
+        (200, b"<p> </p>", "Привет мир", OutcomeKind.UNREADABLE),
+        (204, b"", "Welcome", OutcomeKind.UNREADABLE),
+    ],
+)
+async def test_a_site_is_up_if_it_answers_without_an_error_and_holds_its_words(
+    status: int, body: bytes, holding: str | None, kind: OutcomeKind
+) -> None:
+    handler = answering(status, body, headers={"Retry-After": "3600", "ETag": '"x"'})
+    async with serving(handler) as origin, rigged() as rig:
+        outcome = await rig.probe(origin.url, page_class=SITE_CLASS, holding=holding)
+    assert (outcome.kind, outcome.validators) == (kind, NO_VALIDATORS)
+    assert outcome.retry_after_s == (3600.0 if kind is OutcomeKind.THROTTLED else None)
+    if kind is OutcomeKind.UNREADABLE:
+        assert outcome.detail == f"the page does not hold {holding!r}"
 
 
 @pytest.mark.parametrize("status", [429, 503])

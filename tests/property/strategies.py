@@ -227,6 +227,10 @@ _sources = st.builds(
     backoff=st.none() | located(st.booleans()),
     browser=st.none() | located(st.just(value=True)),
     wait_for=st.none() | located_texts(),
+    certificate=st.none() | located(st.none() | durations),
+    domain=st.none() | located(st.none() | durations),
+    holding=st.none() | located_texts(),
+    maintenance=st.none() | located(st.builds(QuietHours, texts, st.none() | texts)),
 )
 _wall_times = st.builds(WallTime, texts, st.none() | texts, st.none() | st.sampled_from(Weekday))
 digests = st.builds(Digest, durations | _wall_times, st.none() | st.integers(0, 99))
@@ -307,6 +311,10 @@ watches = st.builds(
     st.none() | located_texts(),
     st.none() | located(st.just(value=True)),
     st.none() | located_texts(),
+    st.none() | located(st.none() | durations),
+    st.none() | located(st.none() | durations),
+    st.none() | located_texts(),
+    st.none() | located(st.builds(QuietHours, texts, st.none() | texts)),
     st.none() | located_names(),
     st.none() | located_names(),
     st.none() | st.sampled_from(EventKind),

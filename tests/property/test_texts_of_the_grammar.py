@@ -36,6 +36,7 @@ SAMPLES = {  # of what the listing leaves open
 }  # fmt: skip
 AROUND = {  # where a rule stands in a text
     "statement": "{}", "class": "CREATE DOMAIN d AS {}", "option": "CREATE SOURCE s OF RSS AT 'https://a/' {}",
+    "site": "WATCH 'https://a/' OF SITE {}",
     "wish": "WATCH 'https://a/' {}", "clause": "INSERT NOTIFICATION n {}",
     "trigger": 'INSERT NOTIFICATION n SET TRIGGER "{}"',
     "event": "WATCH 'https://a/' ON {}", "after": 'INSERT NOTIFICATION n SET TRIGGER "ON FAILURE TO SOURCE {}"',

@@ -229,6 +229,7 @@ _TOLD_OF: Mapping[EventKind, str] = {
     EventKind.EMPTY: "sources that go empty",
     EventKind.TROUBLE: "failures, moves and sources that go empty",
     EventKind.SLOW: "slow answers",
+    EventKind.HEALTH: "sites that are down, up again or slow, or expire soon",
     EventKind.PROBE: "probes",
 }
 

@@ -176,6 +176,27 @@ def minute_of(time_s: float) -> str:
     return f"{datetime.fromtimestamp(min(max(time_s, _EARLIEST_S), _LATEST_S), UTC):%Y-%m-%d %H:%M} UTC"
 
 
+def day_of(time_s: float) -> str:
+    """Return the day of unix seconds for people, in UTC.
+
+    >>> day_of(86400.0)
+    '1970-01-02'
+    """
+    return minute_of(time_s)[:10]
+
+
+def length_in_words(length_s: float) -> str:
+    """Return a length of time for people, in its largest unit, rounded down.
+
+    >>> [length_in_words(length_s) for length_s in (-5.0, 59.0, 250.0, 7300.0, 86400.0, 13.5 * 86400.0)]
+    ['0 s', '59 s', '4 min', '2 h', '24 h', '13 days']
+    """
+    for unit_s, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if length_s >= unit_s * (2 if name == "days" else 1):
+            return f"{int(length_s // unit_s)} {name}"
+    return f"{int(max(length_s, 0.0))} s"
+
+
 def parse_iso(text: str) -> float | None:
     """Return the unix seconds of an ISO 8601 time (UTC if it names no zone), or ``None``.
 

@@ -33,14 +33,15 @@ class EventKind(Enum):
     EMPTY = "empty"  # its document is read well, but a field or all items are missing
     TROUBLE = "trouble"  # any of the four before
     SLOW = "slow"  # it answers, and takes much longer than usual
+    HEALTH = "health"  # of a site: it is down, up again or slow, or its certificate or domain expires soon
     PROBE = "probe"  # it was probed, however that ended
 
     def __init__(self, word: str) -> None:
         self.is_of_source = word not in {"insert", "update", "delete"}  # whether it happened to the source itself
         # whether it is a condition that may hold for several probes, so that AFTER says when it is told
         self.can_persist = self.is_of_source and word != "probe"
-        # whether it is told after several probes in a row unless the rule says otherwise
-        self.is_patient = word in {"trouble", "slow"}
+        # after how many probes in a row it is told unless the rule says otherwise
+        self.patience = {"trouble": 3, "slow": 3, "health": 2}.get(word, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class ProbeRequest:
     post: str | None = None
     rendering: Rendering | None = None  # how a browser renders the page; `None` if it is read as the server sends it
     wants_picture: bool = False  # whether a rule keeps a picture of the page as the browser shows it
+    holding: str | None = None  # what a site must hold
     obeys_robots: bool = False  # whether the host's robots.txt may forbid the probe
     trace: str = ""  # the step of a trace that the probe belongs to, as a `traceparent` header; empty without a trace
 
@@ -133,6 +134,7 @@ class ProbeOutcome:
     # Whether bytes of an answer came, of the document or of what had to be read before it, also if the probe failed
     is_answered: bool = False
     certificate: str = ""  # the SHA-256 of a certificate that was not trusted
+    certificate_end_s: float | None = None  # when the first of the certificates on the way expires, in unix seconds
     crawl_delay_s: float | None = None  # seconds between requests that robots.txt asks for
     misfits: int = 0  # number of values that do not fit their declared type and read as null
     detail: str = ""  # one line for people: the status, the error or a description of the document

@@ -14,6 +14,7 @@ from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Column, Duration, Expression, Select, TextSpan, is_mixed
 from proxyd.core.model.item import EventKind
+from proxyd.core.model.site import SiteChecks
 
 _ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
 
@@ -151,6 +152,7 @@ class Source:
     robots: bool | None = None
     backoff: bool | None = None
     rendering: Rendering | None = None
+    site: SiteChecks | None = None  # of a source of class SITE
 
     @property
     def may_be_pushed(self) -> bool:
@@ -205,12 +207,6 @@ class After:
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
-AT_ONCE = After(probes=1)
-"""An event without AFTER."""
-_PATIENT = After(probes=3)
-"""TROUBLE without AFTER, which many sources of others are watched for."""
-
-
 @dataclass(frozen=True, slots=True)
 class Then:
     """``THEN [NO] UPDATE TO class [WHERE ...] WITHIN 10 MINUTES``: the answer that a first event waits for.
@@ -255,7 +251,7 @@ class Trigger:
     @property
     def lasting(self) -> After:
         """How long a condition at a source lasts before it is this event."""
-        return self.after or (_PATIENT if self.kind.is_patient else AT_ONCE)
+        return self.after or After(probes=self.kind.patience)
 
 
 class UtilityKind(Enum):
@@ -449,6 +445,9 @@ SOURCE_CLASS = PageClass(
     ),
 )
 """The class of the sources themselves: its events are failures, recoveries, moves, empty documents and probes."""
+
+SITE_CLASS = PageClass("SITE", BUILT_IN_NAME)
+"""The class of sites: a probe looks whether one answers, and reads no document."""
 
 PROBE_FIELDS: Mapping[str, Field] = MappingProxyType(
     {

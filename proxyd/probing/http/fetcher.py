@@ -94,6 +94,7 @@ class ProbeTrace:
     body_bytes: int = 0
     is_answered: bool = False  # whether bytes of any answer came
     certificate: str = ""  # the hash of one that was not trusted
+    certificate_end_s: float | None = None  # when the first of those on the way expires
     exchanges: list[Exchange] = field(default_factory=list)
     crawl_delay_s: float | None = None
     remarks: list[str] = field(default_factory=list)  # shown to people with the outcome
@@ -120,6 +121,10 @@ class ProbeTrace:
         self.is_answered = self.is_answered or other.is_answered
         self.certificate = other.certificate or self.certificate
         self.exchanges.extend(other.exchanges)
+
+    def note_certificate(self, end_s: float) -> None:
+        """Record when the certificate of a connection expires."""
+        self.certificate_end_s = end_s if self.certificate_end_s is None else min(end_s, self.certificate_end_s)
 
     @contextmanager
     def note_contact(self) -> Iterator[None]:
@@ -280,6 +285,8 @@ class Fetcher:
             )
             async with asyncio.timeout(left_s), asking as response:
                 trace.is_answered = True
+                if (end_s := getattr(response, "certificate_end_s", None)) is not None:
+                    trace.note_certificate(end_s)
                 course.show_received(url, response)
                 if response.status in REDIRECTS and "Location" in response.headers:
                     course.follow_redirect(response)

@@ -192,11 +192,13 @@ class _Checker:
                 message = f"ON TROUBLE makes the notification {meant.name.value!r}; rename the other one of this name"
                 reporter.error(message, statement.trouble[0].span)
             elif found is not None:
-                sources = tuple(watched.get(statement.name.value, ()))
+                sources = watched.get(statement.name.value, {})
                 if not sources and found.source_ids:
                     everything = f"no other rule is in this profile, so ON TROUBLE watches {_all_of(found.source_ids)}"
                     reporter.warn(everything, statement.trouble[0].span)
-                yield found.name, replace(found, source_ids=sources or found.source_ids)
+                # what happens to a site is told by the rule of its WATCH
+                others = (each for each in sources or found.source_ids if not known.is_site(each))
+                yield found.name, replace(found, source_ids=tuple(others))
 
     def _warn_of_probes(self, rules: Mapping[str, NotificationRule]) -> None:
         """Warn of rules on SOURCE that have sources probed often which no rule on their items reads."""

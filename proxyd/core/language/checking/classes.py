@@ -11,6 +11,7 @@ from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import ClassName
 from proxyd.core.model.profile import (
     BUILT_IN_NAME,
+    SITE_CLASS,
     SOURCE_CLASS,
     Domain,
     Extraction,
@@ -56,6 +57,7 @@ BUILT_IN = Domain(
                 for name in PRODUCT_FIELDS
             ),
         ),
+        "SITE": SITE_CLASS,
         "SOURCE": SOURCE_CLASS,
     },
 )

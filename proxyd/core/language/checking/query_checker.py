@@ -32,7 +32,16 @@ from proxyd.core.model.expression import (
     is_mixed,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import FIRST, SOURCE_CLASS, MessageName, MessageTemplate, PageClass, Then, Trigger
+from proxyd.core.model.profile import (
+    FIRST,
+    SITE_CLASS,
+    SOURCE_CLASS,
+    MessageName,
+    MessageTemplate,
+    PageClass,
+    Then,
+    Trigger,
+)
 
 _MAX_LIMIT = 1_000_000
 _MAX_CLASSES = 8
@@ -110,7 +119,9 @@ def _check_then(
 def _check_event(kind: EventKind, written: ClassName, page_class: PageClass, reporter: Reporter) -> None:
     """Report an event that the class does not have."""
     span = written.span
-    if kind is EventKind.DELETE and page_class.is_feed:
+    if not kind.is_of_source and page_class == SITE_CLASS:
+        reporter.error(f"a SITE has no items, and so no {kind.name}: write ON HEALTH TO SOURCE", span)
+    elif kind is EventKind.DELETE and page_class.is_feed:
         reporter.error("ON DELETE needs a class of pages: items that drop off the end of a feed are not deleted", span)
     elif kind.is_of_source and page_class != SOURCE_CLASS:
         reporter.error(f"{kind.name} is an event of a source itself: write ON {kind.name} TO SOURCE", span)

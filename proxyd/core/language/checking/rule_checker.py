@@ -144,12 +144,13 @@ class KnownNames:
             return self.of_class.get(next(iter(wanted)), ())
         return [each.source_id for each in self.sources.values() if (each.domain, each.page_class) in wanted]
 
-    def of_profiles(self, profiles: Sequence[Profile]) -> Sequence[str]:
-        """Return the names of the sources of the profiles' domains, or of all domains if a profile names none."""
+    def watched_by(self, kind: EventKind | None, profiles: Sequence[Profile]) -> Sequence[str]:
+        """Return the sources of the profiles' domains, or of all if a profile names none; only the sites for HEALTH."""
         domains = {name for profile in profiles for name in profile.domains or self.domains}
         if not all(profile.domains for profile in profiles):
             domains.add(BUILT_IN_NAME)
-        return [each.source_id for each in self.sources.values() if each.domain in domains]
+        found = (each for each in self.sources.values() if each.domain in domains)
+        return [each.source_id for each in found if kind is not EventKind.HEALTH or each.site is not None]
 
     def sources_of(self, rule: NotificationRule) -> tuple[str, ...]:
         """Return the sources of the classes that a checked rule reads, or of its profiles if it reads SOURCE."""
@@ -158,8 +159,12 @@ class KnownNames:
         read += [] if then is None else [then.page_class]
         wanted = {(each.domain or "", each.name) for each in read}
         if (SOURCE_CLASS.domain, SOURCE_CLASS.name) in wanted:
-            return tuple(self.of_profiles([self.profiles[name] for name in rule.profiles]))
+            return tuple(self.watched_by(rule.trigger.kind, [self.profiles[name] for name in rule.profiles]))
         return tuple(self.fitting(wanted))
+
+    def is_site(self, name: str) -> bool:
+        """Whether a source is a site."""
+        return name in self.sources and self.sources[name].site is not None
 
     def class_index(self, profiles: Sequence[Profile]) -> ClassIndex:
         """Return the classes that rules of some profiles can name."""
@@ -265,7 +270,8 @@ class RuleChecker:
         is_of_sources = SOURCE_CLASS in page_classes
         wanted = {} if is_of_sources else dict.fromkeys((each.domain, each.name) for each in page_classes)
         if not rule.sources:
-            fitting = self._known.of_profiles(profiles) if is_of_sources else self._known.fitting(wanted)
+            kind = None if rule.trigger is None else rule.trigger.kind
+            fitting = self._known.watched_by(kind, profiles) if is_of_sources else self._known.fitting(wanted)
             if not fitting and page_classes and not self._known.unread.hides_any(StatementKind.SOURCE):
                 classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
                 message = f"the notification {rule.name.value!r} has no source of class {classes} yet"

@@ -24,10 +24,21 @@ from proxyd.core.language.syntax.value_checks import Values
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
-from proxyd.core.model.profile import SOURCE_CLASS, PageClass, Profile, Rendering, Source
+from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, PageClass, Politeness, Profile, Rendering, Source
+from proxyd.core.model.site import SPACING, SiteChecks
 
-_OPTIONS = [each.attribute for each in SOURCE_OPTIONS if each.attribute not in ("headers", "browser", "wait_for")]
+_SITE_OPTIONS = ("certificate", "domain", "holding", "maintenance")
+_APART = {"headers", "browser", "wait_for", *_SITE_OPTIONS}
+_OPTIONS = [each.attribute for each in SOURCE_OPTIONS if each.attribute not in _APART]
 """The options that a source has as they are written."""
+_OF_A_SITE = {
+    "politeness": Politeness(spacing=SPACING),
+    "freshness": False,
+    "websub": False,
+    "robots": False,
+    "backoff": False,
+}
+"""What holds for a site unless it is written otherwise: it is your own, and asked every minute also while it fails."""
 
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
@@ -39,7 +50,10 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         page_class = check_reading(statement, classes, reporter, values)
     if page_class is None:
         return None
-    options = {name: value for name in _OPTIONS if (value := getattr(statement, name)) is not None}
+    options = {name: each.value for name in _OPTIONS if (each := getattr(statement, name)) is not None}
+    if page_class == SITE_CLASS:
+        checks = {name: each.value for name in _SITE_OPTIONS if (each := getattr(statement, name)) is not None}
+        options = {**_OF_A_SITE, **options, "site": SiteChecks(**checks)}
     wait_for = statement.wait_for
     return Source(
         source_id=intern(statement.name.value),  # one string is shared with the rows of this source
@@ -48,7 +62,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         url=statement.url.value,
         headers=tuple(header.value for header in statement.headers),
         rendering=Rendering(None if wait_for is None else wait_for.value) if statement.browser is not None else None,
-        **{name: value.value for name, value in options.items()},
+        **options,
     )
 
 
@@ -60,6 +74,8 @@ def check_reading(
     page_class = classes.find(statement.page_class, reporter)
     if page_class == SOURCE_CLASS:
         reporter.error("SOURCE is the class of all sources, and not of a kind of page", statement.page_class.span)
+    if page_class is not None and page_class != SITE_CLASS:
+        _check_no_site(statement, page_class, reporter)
     if page_class is not None and statement.browser is not None:
         _check_rendered(page_class, statement.browser.span, reporter)
     return page_class
@@ -82,10 +98,23 @@ def _check_options(statement: SourceOptions, reporter: Reporter, values: Values)
         reporter.error(message, statement.websub.span)
 
 
+def _check_no_site(statement: SourceOptions, page_class: PageClass, reporter: Reporter) -> None:
+    """Report options of sites, which other sources do not have."""
+    for clause in (each for each in SOURCE_OPTIONS if each.attribute in _SITE_OPTIONS):
+        if (value := getattr(statement, clause.attribute)) is not None:
+            message = f"{clause.words} is an option of sites, and this is of class {page_class.name}: write OF SITE"
+            reporter.error(message, value.span)
+
+
 def _check_rendered(page_class: PageClass, span: TextSpan, reporter: Reporter) -> None:
     """Report a class that does not read web pages."""
     named = [page_class.each, *(field.extraction for field in page_class.fields)]
-    if page_class.is_feed or any(each is not None and READER_KINDS[each.reader].is_of_json for each in named):
+    if page_class == SITE_CLASS:
+        message = (
+            "FETCH BROWSER does not go with OF SITE: a probe of a site looks whether it answers, and reads nothing"
+        )
+        reporter.error(message, span)
+    elif page_class.is_feed or any(each is not None and READER_KINDS[each.reader].is_of_json for each in named):
         message = f"FETCH BROWSER is for web pages, but {page_class.name} reads other documents: write OF PAGE"
         reporter.error(message, span)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from pathlib import PurePath
+from typing import Any
 
 from proxyd.core.errors import ConfigError, RuleCheckError, RuleError
 from proxyd.core.language.checking.classes import BUILT_IN
@@ -38,7 +39,8 @@ from proxyd.core.language.syntax.nodes import (
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.expression import Binary, Call, ClassName, Column, Expression, FromClass, Literal, Select, Unary
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import SOURCE_CLASS, Anchor, FieldType, Trigger, Utility, UtilityKind
+from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, Anchor, FieldType, Life, Trigger, Utility, UtilityKind
+from proxyd.core.model.site import PERIOD
 
 DEFAULT_PROFILE = "default"
 _SIGN = re.compile(r"[][\\.^$*+?{}|()]")  # with a meaning in patterns
@@ -53,7 +55,7 @@ class _ClassInBrief:
     """The domain of a class, and what happens when something new is at its sources."""
 
     domain: str
-    news: EventKind  # INSERT of an item or row, or UPDATE of a value
+    news: EventKind  # INSERT of an item or row, UPDATE of a value, or HEALTH of a site
     texts: tuple[str, ...]  # the paths of the fields where WITHOUT looks for words
 
 
@@ -199,8 +201,17 @@ class _Expansion:
             target=watch.target,
             comments=watch.comments,
             span=watch.span,
-            **{name: getattr(watch, name) for name in _OF_THE_RULE},
+            **self._clauses(watch, known),
         )
+
+    def _clauses(self, watch: Watch, known: _ClassInBrief | None) -> dict[str, Any]:
+        """Return the clauses of a rule that its WATCH gives; what is told of a site does not wait."""
+        written = {name: getattr(watch, name) for name in _OF_THE_RULE}
+        if known is None or known.news is not EventKind.HEALTH:
+            return written
+        span = watch.span
+        of_sites = {"life": Located(Life(PERIOD), span), "quiet": Located(True, span), "digest": Located(None, span)}
+        return {name: value or of_sites.get(name) for name, value in written.items()}
 
 
 def _condition(watch: Watch, event: EventKind, known: _ClassInBrief | None) -> Expression | None:
@@ -283,7 +294,8 @@ def _classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[str, _C
     """Yield the classes by name, in lower case; a declared one comes after the built-in one that it hides."""
     for name, built_in in BUILT_IN.classes.items():
         types = [(each.path, each.type) for each in built_in.fields]
-        yield name.casefold(), _in_brief(BUILT_IN.name, types, has_rows=built_in.each is not None)
+        brief = _in_brief(BUILT_IN.name, types, has_rows=built_in.each is not None)
+        yield name.casefold(), replace(brief, news=EventKind.HEALTH) if built_in == SITE_CLASS else brief
     for statement in statements:
         if isinstance(statement, CreateDomain):
             for declared in statement.classes:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _MAX_BODY_BYTES = 65_536
 """Bytes of the BODY of a request."""
 _MAX_WEIGHT = 1_000_000
+_MAX_HOLDING = 1000
 _MAX_LIMITED = 1000  # notifications of a LIMIT; their times are read for each notification that is made
 _MIN_TARGET, _MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
 _INTERVAL = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z]+)?\s*")
@@ -231,6 +232,27 @@ def _check_websub(values: Values, is_on: bool, span: TextSpan) -> None:
 WEBSUB = switch("ON", "OFF", _check_websub)
 
 
+def expiry(word: str) -> Value:
+    """Return a value that says how long before its end something is told, or NONE."""
+
+    def read(parser: TokenReader) -> Duration | None:
+        return None if parser.take("NONE") else parse_duration(parser)
+
+    return Value(
+        read,
+        lambda ahead: "NONE" if ahead is None else format_duration(ahead),
+        lambda values, ahead, span: values.durations([(word, ahead)], span),
+    )
+
+
+def _check_holding(values: Values, words: str, span: TextSpan) -> None:
+    if not words.strip() or len(words) > _MAX_HOLDING:
+        values.reporter.error(f"HOLDING takes words of 1 to {_MAX_HOLDING} characters that the page must hold", span)
+
+
+HOLDING = Value(parse_plain_text, quote_text, _check_holding)
+
+
 # ---- deliveries and digests
 
 
@@ -308,6 +330,7 @@ def _format_hours(during: str, zone: str | None) -> str:
 
 
 QUIET = Value(_parse_quiet, _format_quiet, lambda values, *quiet: values.quiet(*quiet))
+MAINTENANCE = QUIET._replace(check=lambda values, *hours: values.maintenance(*hours))
 RULE_DIGEST = DIGEST._replace(read=lambda parser: None if parser.take("NONE") else _parse_digest(parser))
 
 

@@ -18,9 +18,11 @@ from proxyd.core.language.syntax.clause_values import (
     DIGEST,
     EVENT,
     HEADER,
+    HOLDING,
     IMPORTANCE,
     LIFE,
     LIMIT,
+    MAINTENANCE,
     MOST,
     NAMES,
     POLICY,
@@ -36,6 +38,7 @@ from proxyd.core.language.syntax.clause_values import (
     WITHIN,
     Value,
     constant,
+    expiry,
     format_event,
     format_within,
     switch,
@@ -155,6 +158,34 @@ _WAIT_FOR = Clause(
     description="CSS selector that the browser waits for",
     examples=("li.result",),
 )
+_OF_SITES = (
+    Clause(
+        "CERTIFICATE",
+        "certificate",
+        expiry("CERTIFICATE"),
+        description="how long before the certificate of a site expires it is told",
+        examples=("21 DAYS", "NONE"),
+    ),
+    Clause(
+        "DOMAIN",
+        "domain",
+        expiry("DOMAIN"),
+        json_name="domain_expiry",
+        description="how long before the domain of a site expires it is told",
+        examples=("60 DAYS", "NONE"),
+    ),
+    Clause(
+        "HOLDING", "holding", HOLDING, form=JsonForm.TEXT, description="what a site must hold", examples=("Welcome",)
+    ),
+    Clause(
+        "MAINTENANCE",
+        "maintenance",
+        MAINTENANCE,
+        description="when a site may be down",
+        examples=("DURING 'Sun 02:00-04:00' IN 'Europe/Berlin'",),
+    ),
+)
+"""The options of sources of class SITE."""
 _DELIVER = Clause("DELIVER TO", "deliveries", DELIVERIES, is_located=False, adds_up=True, form=JsonForm.OBJECTS)
 SOURCE_OPTIONS = (
     Clause("POLITENESS", "politeness", LIMIT, examples=("12 PROBES PER HOUR, SPACING 2 MINUTES",)),
@@ -182,6 +213,7 @@ SOURCE_OPTIONS = (
     Clause("BACKOFF", "backoff", switch("ON", "OFF")),
     _BROWSER,
     _WAIT_FOR,
+    *_OF_SITES,
 )
 """The options of CREATE SOURCE."""
 PROFILE_OPTIONS = (
@@ -237,6 +269,7 @@ WATCH_OPTIONS = (
     _LOCALE,
     _BROWSER,
     _WAIT_FOR,
+    *_OF_SITES,
     Clause("INTO", "profile", Value(parse_name, quote_name), is_located=False),
     Clause("AS", "rule_name", Value(parse_name, quote_name), is_located=False),
     Clause("ON", "event", EVENT, is_located=False, show_statement=format_event),

@@ -477,7 +477,7 @@ def _event_to_class(parser: TokenReader) -> tuple[EventKind, ClassName]:
 
 
 def parse_event(parser: TokenReader) -> EventKind:
-    """event = INSERT | UPDATE | DELETE | FAILURE | RECOVERY | MOVED | EMPTY | TROUBLE | SLOW | PROBE"""
+    """event = INSERT | UPDATE | DELETE | FAILURE | RECOVERY | MOVED | EMPTY | TROUBLE | SLOW | HEALTH | PROBE"""
     return EventKind[parser.expect_one(_EVENTS)]
 
 

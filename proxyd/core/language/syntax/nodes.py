@@ -116,6 +116,10 @@ class SourceOptions(_Written):
     backoff: Located[bool] | None = None
     browser: Located[bool] | None = None
     wait_for: Located[str] | None = None
+    certificate: Located[Duration | None] | None = None
+    domain: Located[Duration | None] | None = None
+    holding: Located[str] | None = None
+    maintenance: Located[QuietHours] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,10 @@ class Watch(_Written):
     locale: Located[str] | None = None
     browser: Located[bool] | None = None
     wait_for: Located[str] | None = None
+    certificate: Located[Duration | None] | None = None
+    domain: Located[Duration | None] | None = None
+    holding: Located[str] | None = None
+    maintenance: Located[QuietHours] | None = None
     profile: Located[str] | None = None
     rule_name: Located[str] | None = None
     event: EventKind | None = None

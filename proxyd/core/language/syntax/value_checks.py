@@ -280,14 +280,22 @@ class Values:
 
     def quiet(self, quiet: QuietHours, span: TextSpan) -> None:
         """Report hours that cannot be read, or that never end."""
-        parts = parse_week_parts(quiet.during)
+        endless = "QUIET leaves no time for messages; mute the profile instead"
+        self._hours("QUIET", quiet, "'Mon-Fri 22:00-07:00, Sat,Sun'", endless, span)
+
+    def maintenance(self, hours: QuietHours, span: TextSpan) -> None:
+        """Report hours that cannot be read, or that never end."""
+        endless = "MAINTENANCE leaves no time in which the site counts; pause the source instead"
+        self._hours("MAINTENANCE", hours, "'Sun 02:00-04:00'", endless, span)
+
+    def _hours(self, clause: str, hours: QuietHours, such: str, endless: str, span: TextSpan) -> None:
+        parts = parse_week_parts(hours.during)
         if parts is None:
-            such = "'Mon-Fri 22:00-07:00, Sat,Sun'"
-            self.reporter.error(f"QUIET DURING takes days and hours such as {such}; found {quiet.during!r}", span)
+            self.reporter.error(f"{clause} DURING takes days and hours such as {such}; found {hours.during!r}", span)
         elif not leaves_time(parts):
-            self.reporter.error("QUIET leaves no time for messages; mute the profile instead", span)
-        if quiet.zone is not None:
-            self.zone(quiet.zone, span)
+            self.reporter.error(endless, span)
+        if hours.zone is not None:
+            self.zone(hours.zone, span)
 
     def durations(self, named: Iterable[tuple[str, Duration | None]], span: TextSpan) -> None:
         """Report durations that are not above 0, too long, or not a whole number of chronons."""

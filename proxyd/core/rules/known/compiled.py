@@ -46,6 +46,7 @@ def probe_request(source: Source, declaration: Declaration, *, wants_picture: bo
         auth=source.auth,
         post=source.post,
         rendering=source.rendering,
+        holding=None if source.site is None else source.site.holding,
         # pictures, which a browser takes, are no part of the reading
         wants_picture=wants_picture and source.rendering is not None,
         obeys_robots=obeys_robots,

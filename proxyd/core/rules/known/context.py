@@ -33,6 +33,16 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class DomainAnswer:
+    """What RDAP said of the registered domain of a host at ``asked_s``: when it expires, or why that is not known."""
+
+    asked_s: float
+    name: str = ""
+    end_s: float | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceContext:
     """A source, its rules and what is known of it before an outcome is taken in."""
 
@@ -55,6 +65,7 @@ class SourceContext:
     is_sure: bool = True
     # until when the source or its host was left alone because the host had asked for that, in unix seconds
     throttled_until_s: float = 0.0
+    domain: DomainAnswer | None = None  # what RDAP said of the domain of a site
 
     @property
     def own_rules(self) -> list[tuple[RuleProgram, StreamState]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
@@ -14,7 +15,7 @@ from proxyd.core.politeness.host_budgets import PolitenessBudget
 from proxyd.core.rates.rate_blend import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, reading_of
-from proxyd.core.rules.known.context import Shape, SourceContext
+from proxyd.core.rules.known.context import DomainAnswer, Shape, SourceContext
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.failing_rules import FailingRules
 from proxyd.core.rules.known.rule_counts import StreamTable
@@ -80,6 +81,7 @@ class Knowledge:
         self.estimates = Estimates(DEFAULT_MEAN_PER_S, settings.cycle)
         self.streams = StreamTable()
         self.failing = FailingRules()
+        self.domains: dict[str, DomainAnswer] = {}  # of the hosts of sites, by host
 
     @property
     def states(self) -> Mapping[str, SourceState]:
@@ -208,6 +210,7 @@ class Knowledge:
             blend=self.estimates.blend,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             declared_s=self.compiled.declaration_s(source.source_id),
+            domain=None if source.site is None else self.domains.get(host_of(source.url)),
         )
 
 

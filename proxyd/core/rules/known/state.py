@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, inf
 from typing import Any, NamedTuple, TypeAlias
@@ -15,6 +15,7 @@ from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
 from proxyd.core.rules.programs.stream_state import Spell
 
+_TOLD_AGAIN_S = 86400.0
 PROPOSED_AFTER_S = 7 * 86400.0
 """Moves that were seen for so long are proposed to people."""
 
@@ -32,6 +33,49 @@ class AcceptedMove(NamedTuple):
     def as_of(self, now_s: float) -> AcceptedMove:
         """Return the move without times later than ``now_s``."""
         return self._replace(at_s=min(self.at_s, now_s))
+
+
+class Term(NamedTuple):
+    """When a certificate or a domain expires, and the expiry that was told last and when; unix seconds."""
+
+    end_s: float
+    told_end_s: float | None = None
+    told_s: float | None = None
+
+    def follow(self, end_s: float, ahead_s: float | None, now_s: float) -> Term:
+        """Return the term after it was seen to end at ``end_s``; it is told once it is ``ahead_s`` away, if ever.
+
+        Machines of one site may have several certificates, so another expiry is not told within a day.
+        """
+        is_near = ahead_s is not None and end_s - now_s <= ahead_s
+        is_told = self.told_s is not None and (end_s == self.told_end_s or now_s - self.told_s < _TOLD_AGAIN_S)
+        if is_near and not is_told:
+            return Term(end_s, end_s, now_s)
+        return self._replace(end_s=end_s)
+
+    def is_told_since(self, before: Term | None) -> bool:
+        """Whether its present end was told after ``before``."""
+        return self.end_s == self.told_end_s and (before is None or before.told_end_s != self.told_end_s)
+
+
+class SiteState(NamedTuple):
+    """What else is known of a site: its last probe, and what expires."""
+
+    seen_s: float  # the end of the last probe
+    is_judged: bool = True  # whether that probe counts: not in maintenance, while proxyd is offline, or after a 429
+    certificate: Term | None = None
+    domain: Term | None = None
+    # the answer of RDAP: which domain it is of, when it was asked, and why it says no expiry
+    domain_name: str = ""
+    asked_s: float = 0.0
+    problem: str = ""
+
+    @classmethod
+    def of_values(cls, values: Sequence[Any]) -> SiteState:
+        """Return the state of its values in JSON."""
+        state = cls(*values)
+        certificate, domain = (None if each is None else Term(*each) for each in (state.certificate, state.domain))
+        return state._replace(certificate=certificate, domain=domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +98,11 @@ class SourceHealth:
     latency_s: float | None = None
     next_seq: int = 1  # of the events of the source itself
     accepted: AcceptedMove | None = None  # the move that was accepted, until the declaration names the new address
+    site: SiteState | None = None  # of a site
 
     def as_of(self, now_s: float) -> SourceHealth:
         """Return the health without times later than ``now_s``, after the machine's clock was set back."""
-        if (self.failing or self.moved or self.slow or self.accepted) is None and not self.silent:
+        if (self.failing or self.moved or self.slow or self.accepted or self.site) is None and not self.silent:
             return self
         return replace(
             self,
@@ -66,6 +111,7 @@ class SourceHealth:
             slow=self.slow and self.slow.as_of(now_s),
             silent={name: spell.as_of(now_s) for name, spell in self.silent.items()},
             accepted=self.accepted and self.accepted.as_of(now_s),
+            site=self.site and self.site._replace(seen_s=min(self.site.seen_s, now_s)),
         )
 
     @property
@@ -107,7 +153,8 @@ class SourceHealth:
         spells = {name: Spell(*values[name]) for name in ("failing", "moved", "slow") if name in values}
         silent = {name: Spell(*spell) for name, spell in values.get("silent", {}).items()}
         accepted = {"accepted": AcceptedMove(*values["accepted"])} if "accepted" in values else {}
-        return cls(**{**values, **spells, **accepted, "silent": silent})
+        site = {"site": SiteState.of_values(values["site"])} if "site" in values else {}
+        return cls(**{**values, **spells, **accepted, **site, "silent": silent})
 
 
 _SHARE, _STEP, _SLOW_STEP, _LEAST_S = 0.95, 0.1, 0.02, 0.001

@@ -155,6 +155,8 @@ def find_events(
     context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item], shown: Sequence[Item] = ()
 ) -> Discovery:
     """Return the events in an outcome; ``known`` holds the stored items needed, ``shown`` the last ones if read."""
+    if context.source.site is not None:  # it has no items; a page that is not found is not gone, but a failure
+        return Discovery(outcome, is_seen=outcome.kind.is_success)
     outcome = _as_it_counts(context, with_probe(outcome) if context.reads_probe else outcome)
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
         # a page that was there before, but is missed not yet often enough to be gone

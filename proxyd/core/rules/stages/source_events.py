@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from proxyd.core.model.field_values import minute_of
+from proxyd.core.model.expression import Duration
+from proxyd.core.model.field_values import day_of, length_in_words, minute_of
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.site import SiteChecks
 from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.context import Shape, SourceContext
-from proxyd.core.rules.known.state import ITEMS, UNKNOWN_HEALTH, SourceHealth, StoredEvent
+from proxyd.core.rules.known.state import ITEMS, UNKNOWN_HEALTH, SiteState, SourceHealth, StoredEvent, Term
 from proxyd.core.rules.programs.rule_program import AwaitedEvent
 from proxyd.core.rules.programs.stream_state import Lasting, Spell
 
 _MOST_ERROR = 1000  # characters
+_SLOW = Lasting(EventKind.SLOW.patience)
 
 
 def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHealth, tuple[StoredEvent, ...]]:
@@ -26,9 +29,12 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHe
     is told once, and a restart changes nothing. A push says nothing, and neither does a failure while proxyd itself is
     offline. What is under way when a rule starts is a seed, for the rules that have not seen any event of the source.
     """
-    before = context.state.health
-    if outcome.is_push or context.is_excused:
+    before, site = context.state.health, context.source.site
+    if outcome.is_push:
         return before, ()
+    is_spared = site is not None and (outcome.kind is OutcomeKind.THROTTLED or site.is_maintained(outcome.started_s))
+    if context.is_excused or is_spared:
+        return (before if site is None else replace(before, site=_unjudged(before.site, outcome.finished_s))), ()
     after = _health_after(context, outcome)
     unseen = {program.awaited for program, stream in context.source_rules if not stream.seen}
     happened = [
@@ -68,6 +74,33 @@ def _silent_after(context: SourceContext, outcome: ProbeOutcome) -> Collection[s
     return _silent_fields(context, outcome) if outcome.kind is OutcomeKind.CHANGED else context.state.health.silent
 
 
+def _unjudged(before: SiteState | None, now_s: float) -> SiteState:
+    """Return the state of a site after a probe that says nothing of it."""
+    return (before or SiteState(now_s))._replace(seen_s=now_s, is_judged=False)
+
+
+def _site_after(context: SourceContext, checks: SiteChecks, outcome: ProbeOutcome) -> SiteState:
+    """Return what else is known of a site."""
+    now_s = outcome.finished_s
+    state = (context.state.health.site or SiteState(now_s))._replace(seen_s=now_s, is_judged=True)
+    end_s, ahead_s = outcome.certificate_end_s, _seconds(checks.certificate, context)
+    if end_s is not None:
+        state = state._replace(certificate=(state.certificate or Term(end_s)).follow(end_s, ahead_s, now_s))
+    answer = context.domain
+    if answer is not None and answer.asked_s > state.asked_s:
+        state = state._replace(domain_name=answer.name, asked_s=answer.asked_s, problem=answer.problem)
+        if answer.end_s is not None:
+            state = state._replace(domain=Term(answer.end_s) if state.domain is None else state.domain)
+    if state.domain is not None:
+        end_s = state.domain.end_s if answer is None or answer.end_s is None else answer.end_s
+        state = state._replace(domain=state.domain.follow(end_s, _seconds(checks.domain, context), now_s))
+    return state
+
+
+def _seconds(ahead: Duration | None, context: SourceContext) -> float | None:
+    return None if ahead is None else ahead.in_seconds(chronon_s=context.grid.length_s)
+
+
 def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth:
     before, now_s = context.state.health, outcome.finished_s
     latency_s = max(0.0, now_s - outcome.started_s)
@@ -79,6 +112,7 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
             failing=Spell.continue_with(before.failing, now_s),
             is_sure=before.is_sure or context.is_sure,
             slow=None,
+            site=None if context.source.site is None else _site_after(context, context.source.site, outcome),
         )
     target = _target(context, outcome)
     moved = None if target is None else before.moved if target == before.moved_url else None
@@ -92,6 +126,7 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
         moved_url=target,
         moved=None if target is None else Spell.continue_with(moved, now_s),
         silent={name: Spell.continue_with(before.silent.get(name), now_s) for name in sorted(names)},
+        site=None if context.source.site is None else _site_after(context, context.source.site, outcome),
     )
 
 
@@ -103,11 +138,12 @@ def _target(context: SourceContext, outcome: ProbeOutcome) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Happening:
-    """Something that happened to a source: since when, and which fields are silent."""
+    """Something that happened to a source: since when, which fields are silent, and what of it expires soon."""
 
     kind: EventKind
     since_s: float | None = None
     silent: str | None = None
+    expiring: tuple[str, Term] | None = None
     is_under_way: bool = False
 
 
@@ -159,6 +195,21 @@ def _slow_spells(lasting: Lasting, before: SourceHealth, after: SourceHealth) ->
         yield _Happening(EventKind.SLOW, after.slow.since_s)
 
 
+def _health_of_site(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    for happened in (_failures, _recoveries):
+        yield from happened(lasting, before, after)
+    yield from _slow_spells(_SLOW, before, after)
+    if after.site is None:
+        return
+    was = before.site
+    for name, term, known in (
+        ("certificate", after.site.certificate, was and was.certificate),
+        ("domain", after.site.domain, was and was.domain),
+    ):
+        if term is not None and term.is_told_since(known):
+            yield _Happening(EventKind.HEALTH, term.told_s, expiring=(name, term))
+
+
 def _probes(_lasting: Lasting, _before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
     yield _Happening(EventKind.PROBE, after.failing and after.failing.since_s)
 
@@ -170,6 +221,7 @@ _HAPPENED = {
     EventKind.EMPTY: _silences,
     EventKind.TROUBLE: _troubles,
     EventKind.SLOW: _slow_spells,
+    EventKind.HEALTH: _health_of_site,
     EventKind.PROBE: _probes,
 }
 
@@ -194,7 +246,9 @@ def _event(
         "source.since": happening.since_s,
         "source.moved": after.moved_url,
         "source.silent": happening.silent or ", ".join(after.silent) or None,
-        "source.trouble": _in_words(happening, after, error, _pause(context, outcome)),
+        "source.trouble": _in_words(happening, after, error, _pause(context, outcome))
+        if awaited.kind is not EventKind.HEALTH or happening.kind is EventKind.SLOW
+        else _site_in_words(happening, after, error, outcome.finished_s),
     }
     item = Item(str(awaited), fields, outcome.finished_s, str(seq))
     seen_s = outcome.finished_s
@@ -221,6 +275,18 @@ def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pau
         EventKind.EMPTY: f"has shown no {happening.silent} since {since}",
     }
     return words.get(happening.kind)
+
+
+def _site_in_words(happening: _Happening, after: SourceHealth, error: str | None, now_s: float) -> str:
+    """Return what happened to a site as the predicate of a sentence about it."""
+    since_s = now_s if happening.since_s is None else happening.since_s
+    if happening.expiring is not None:
+        name, term = happening.expiring
+        of = f", {after.site.domain_name}," if name == "domain" and after.site and after.site.domain_name else ""
+        return f"has a {name}{of} that expires in {length_in_words(term.end_s - now_s)} ({day_of(term.end_s)})"
+    if happening.kind is EventKind.RECOVERY:
+        return f"is up again after {length_in_words(now_s - since_s)}"
+    return f"is down since {minute_of(since_s)}: {error}"
 
 
 def with_probe(outcome: ProbeOutcome) -> ProbeOutcome:

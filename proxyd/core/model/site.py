@@ -1,0 +1,32 @@
+"""What is asked of a site, and when it is told: its certificate, its domain, a word, and hours that do not count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from proxyd.core.model.day_parts import QuietHours
+from proxyd.core.model.expression import Duration, Unit
+
+SPACING = Duration(Decimal(20), Unit.SECONDS)
+"""The time between two probes of a site that sets no POLITENESS: a failure is confirmed so soon."""
+PERIOD = Duration(Decimal(40), Unit.SECONDS)
+"""How often a site is probed unless its WATCH says WITHIN: with the confirmation, it is told within a minute."""
+
+
+_CERTIFICATE = Duration(Decimal(14), Unit.DAYS)
+_DOMAIN = Duration(Decimal(30), Unit.DAYS)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteChecks:
+    """The options of a source of class SITE; an expiry is told ``certificate`` or ``domain`` before it, or never."""
+
+    certificate: Duration | None = _CERTIFICATE
+    domain: Duration | None = _DOMAIN
+    holding: str | None = None  # what the body must hold
+    maintenance: QuietHours | None = None
+
+    def is_maintained(self, at_s: float) -> bool:
+        """Whether a time, in unix seconds, is in the hours in which its failures do not count."""
+        return self.maintenance is not None and self.maintenance.end_s(at_s) is not None
