@@ -17,7 +17,8 @@ from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 from proxyd.store.api_rows import SqlAccess
-from proxyd.store.history import SqlHistory, SqlItemSearch
+from proxyd.store.history import SqlHistory
+from proxyd.store.reading import SqlItemSearch
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class SeenItem:
 
 @dataclass(frozen=True, slots=True)
 class FoundItem:
-    """A stored item that a search found."""
+    """A stored item that a search found, or that a list shows."""
 
     position: int  # its number among all items: one that was seen later has a greater one
     source_id: str
@@ -63,6 +63,9 @@ class FoundItem:
     # Whether the item gives its own time, and whether its source has removed it
     is_exact: bool
     is_gone: bool
+    # Whether the person who asks has read and starred it
+    is_read: bool = False
+    is_starred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

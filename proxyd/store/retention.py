@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sqlalchemy import Column, ColumnElement, Select, Subquery, Table, and_, delete, func, or_, select, tuple_
+from sqlalchemy import Column, ColumnElement, Select, Subquery, Table, and_, delete, exists, func, or_, select, tuple_
 
 from proxyd.store import rows
 from proxyd.store.api_rows import KEPT_ANSWERS_S
@@ -52,17 +52,24 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
         (t.probes, or_(t.probes.c.position < first_kept, t.probes.c.position <= last - _MOST_PROBES)),
     ]
-    return deleted + sum([await _delete(writer, table, condition) for table, condition in old])
+    return deleted + sum([await delete_in_parts(writer, table, condition) for table, condition in old])
 
 
 async def expire_items(writer: Writer, horizon_s: float) -> int:
-    """Delete items and updates from before a time, except for the last window of each source; return the number."""
-    is_past = or_(t.items.c.present_s < _newest_window(), t.items.c.gone_s.is_not(None))
-    deleted = await _delete(writer, t.items, and_(t.items.c.present_s < horizon_s, is_past))
-    return deleted + await _delete(writer, t.changes, t.changes.c.seen_s < horizon_s)
+    """Delete items and updates from before a time, and return the number.
+
+    The last window of each source stays, starred items stay, and the newest item: no later one may get its position.
+    """
+    c = t.items.c
+    is_past = or_(c.present_s < _newest_window(), c.gone_s.is_not(None))
+    is_starred = exists().where(t.marks.c.position == c.position, t.marks.c.starred_s.is_not(None))
+    newest = select(func.max(t.items.alias("all_items").c.position)).scalar_subquery()
+    expired = and_(c.present_s < horizon_s, is_past, ~is_starred, c.position < newest)
+    deleted = await delete_in_parts(writer, t.items, expired)
+    return deleted + await delete_in_parts(writer, t.changes, t.changes.c.seen_s < horizon_s)
 
 
-async def _delete(writer: Writer, table: Table, condition: ColumnElement[bool]) -> int:
+async def delete_in_parts(writer: Writer, table: Table, condition: ColumnElement[bool]) -> int:
     """Delete rows in parts, so that others can write between them; return how many."""
     keys = tuple(table.primary_key)
     key = keys[0] if len(keys) == 1 else tuple_(*keys)

@@ -23,10 +23,11 @@ from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.databases.shards import OwnShards
 from proxyd.store.declared_rows import SqlDeclarations
-from proxyd.store.history import SqlHistory, SqlItemSearch
+from proxyd.store.history import SqlHistory
 from proxyd.store.lanes import write_lanes
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.plan_rows import SqlPlanRecord, record_pictures
+from proxyd.store.reading import SqlItemSearch, SqlReading
 from proxyd.store.recording import not_stored, record_notifications, record_observations, record_results
 from proxyd.store.statements import Upsert, delete_named, execute_many, is_one_of
 from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions
@@ -102,6 +103,7 @@ class SqlStore(SqlOutbox):
         self._shards = shards
         self.history = SqlHistory(people)
         self.items = SqlItemSearch(connections.people)
+        self.reading = SqlReading(self.writer, connections.people)
         self.declarations = SqlDeclarations(self.writer, self.read, self.webhooks, grid)
         self.subscriptions = _SqlSubscriptions(self.writer, self.read)
         self.suspensions = SqlSuspensions(self.writer, self.read, is_shared=shards is not None)

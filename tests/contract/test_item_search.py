@@ -15,9 +15,9 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import SourceState, StoredEvent
 from proxyd.probing.documents.document_texts import clean
-from proxyd.store import history
+from proxyd.store import reading
 from proxyd.store.databases import tables as t
-from proxyd.store.history import SqlItemSearch
+from proxyd.store.reading import SqlItemSearch
 from proxyd.store.retention import expire, expire_items, fitting_since_s, measure_items
 from proxyd.store.rows import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
 from proxyd.store.sql_store import SqlStore
@@ -98,7 +98,7 @@ async def test_a_search_pages_from_the_newest_on_and_keeps_to_a_source(store: Sq
 
 
 async def test_a_search_finds_items_as_they_are_now_and_not_what_was_deleted(store: SqlStore) -> None:
-    await record(store, news(1, "Kettle on sale"), news(2, "Teapot"))
+    await record(store, news(1, "Kettle on sale"), news(2, "Teapot"), news(9, "The newest item stays"))
     new = replace(news(1, "Kettle sold out").item, content_hash="other")
     outcome = ProbeOutcome("s", OutcomeKind.CHANGED, 2.0, 3.0, 200)
     await store.record(altered(observed(SourceState("s", "https://s.example/"), outcome), edited=(new,)))
@@ -148,7 +148,7 @@ async def test_one_search_runs_at_a_time_and_none_waits_for_long(monkeypatch: py
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert held.under_way == 1
-    monkeypatch.setattr(history, "_MOST_WAIT_S", 0.0)
+    monkeypatch.setattr(reading, "_MOST_WAIT_S", 0.0)
     with pytest.raises(BusyError, match="other searches take long; try again in a few seconds"):
         await searches.search("kernel", source_id=None, before=None, limit=9)
     held.free.set()

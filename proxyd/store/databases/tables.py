@@ -208,6 +208,28 @@ Index(  # an item that disappeared and comes back is another row
     postgresql_where=_is_there,
 )
 
+marks = Table(  # what people said of items, each for herself; they go with their item
+    "marks",
+    metadata,
+    Column("position", _NUMBER, ForeignKey("items.position", ondelete="CASCADE"), primary_key=True),
+    Column("person", String, primary_key=True),
+    Column("source_id", String, nullable=False),
+    Column("is_read", Boolean),  # NULL if only ``read_up_to`` says
+    Column("starred_s", Float),
+    Index("ix_marks_source", "person", "source_id", "position"),
+)
+_is_starred, _is_unread = marks.c.starred_s.is_not(None), marks.c.is_read.is_(False)
+Index("ix_marks_starred", marks.c.person, marks.c.position, sqlite_where=_is_starred, postgresql_where=_is_starred)
+Index("ix_marks_unread", marks.c.person, marks.c.position, sqlite_where=_is_unread, postgresql_where=_is_unread)
+
+read_up_to = Table(  # up to which position a person has read a source, or all of them if its name is empty
+    "read_up_to",
+    metadata,
+    Column("person", String, primary_key=True),
+    Column("source_id", String, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+)
+
 changes = Table(  # updates and deletions of items; ``items`` are the insertions
     "changes",
     metadata,
