@@ -55,8 +55,8 @@ SHOWN_SEEDS = 20
 MOST_COUNTED = 1_000
 """Unread items that are counted; of more it is said that there are more."""
 _i, _m, _u = t.items.c, t.marks.c, t.read_up_to.c
-_FEW_SOURCES = 200  # whose items are read one source after the other; of more, among those of all sources
-_MOST_SCANNED = 10_000  # items that one answer looks at
+_FEW_SOURCES = 100  # whose items are read one source after the other; of more, among those of all sources
+_MOST_SCANNED = 5_000  # items that one answer looks at
 _CHUNK, _FIRST_CHUNK = 500, 64
 _SLACK_S = 3600.0  # by which items may be stored later than others that were seen after them
 _EVERY = ""  # in ``read_up_to``, in place of the name of a source
@@ -241,8 +241,11 @@ def _raise_up_to(connection: Connection, names: Sequence[str], position: int, pe
 # -- lists
 
 
-def _marked_items(person: str) -> Select[*tuple[Any, ...]]:
+def _marked_items(person: str, *, only_marked: bool = False) -> Select[*tuple[Any, ...]]:
     """Return a query of the places of items, and of whether a person has read and starred them."""
+    # databases walk an index of marks only if no outer join leads to it
+    is_theirs = and_(_m.position == _i.position, _m.person == person)
+    marked = t.marks.join(t.items, is_theirs) if only_marked else t.items.outerjoin(t.marks, is_theirs)
     later = t.items.alias("later")
     is_old = exists().where(later.c.source_id == _i.source_id, later.c.seq == _i.seq + SHOWN_SEEDS, later.c.seed)
     read = case(
@@ -253,17 +256,15 @@ def _marked_items(person: str) -> Select[*tuple[Any, ...]]:
         else_=false(),
     )
     columns = (_i.position, _i.source_id, _i.seq, _i.event_s, _i.seen_s)
-    return (
-        select(*columns, read.label("is_read"), _m.starred_s.is_not(None).label("is_starred"))
-        .outerjoin(t.marks, and_(_m.position == _i.position, _m.person == person))
-        .outerjoin(t.read_up_to, and_(_u.person == person, _u.source_id == _i.source_id))
+    return select(*columns, read.label("is_read"), _m.starred_s.is_not(None).label("is_starred")).select_from(
+        marked.outerjoin(t.read_up_to, and_(_u.person == person, _u.source_id == _i.source_id))
     )
 
 
-def _floor(person: str, source_id: str = _EVERY) -> ColumnElement[int]:
-    """Return the position up to which a person has read a source, or all of them; -1 if there is none."""
+def _floor(person: str) -> ColumnElement[int]:
+    """Return the position up to which a person has read all sources; -1 if there is none."""
     up_to = t.read_up_to.alias("up_to")
-    of = select(func.max(up_to.c.position)).where(up_to.c.person == person, up_to.c.source_id == source_id)
+    of = select(func.max(up_to.c.position)).where(up_to.c.person == person, up_to.c.source_id == _EVERY)
     return func.coalesce(of.scalar_subquery(), -1)
 
 
@@ -277,6 +278,7 @@ class _Scan:
         self._start = start
         self._upwards = upwards
         self._items = _marked_items(shelf.person)
+        self._marks = _marked_items(shelf.person, only_marked=True).where(_m.person == shelf.person)
 
     def rows(self) -> Iterator[Row[Any]]:
         """Yield the rows of the items."""
@@ -301,24 +303,25 @@ class _Scan:
         """Yield rows in order among which all of the shelf are; some may come twice in a row."""
         view, sources = self._shelf.view, self._shelf.sources
         if view is View.STARRED:
-            return self._in_order(self._items.where(_m.starred_s.is_not(None)), _m.position)
+            return self._in_order(self._marks.where(_m.starred_s.is_not(None)), _m.position)
         if sources is not None and len(sources) <= _FEW_SOURCES:
-            streams = [self._of_source(name) for name in sorted(sources)]
+            floors = self._floors(sorted(sources))
+            of_each = ((self._items.where(_i.source_id == name), floor) for name, floor in floors.items())
+            streams = [self._until(self._in_order(query, _i.seq), floor) for query, floor in of_each]
         else:
-            streams = [self._until(self._in_order(self._items, _i.position), self._floor())]
+            streams = [self._until(self._in_order(self._items, _i.position), self._floors([_EVERY])[_EVERY])]
         if view is View.UNREAD:  # those that were read, and are marked as unread, may be below the floor
-            streams.append(self._in_order(self._items.where(_m.is_read.is_(False)), _m.position))
+            streams.append(self._in_order(self._marks.where(_m.is_read.is_(False)), _m.position))
         return merge(*streams, key=lambda row: row.position, reverse=not self._upwards)
 
-    def _of_source(self, name: str) -> Iterator[Row[Any]]:
-        return self._until(self._in_order(self._items.where(_i.source_id == name), _i.seq), self._floor(name))
-
-    def _floor(self, name: str = _EVERY) -> int:
-        """Return the position below which nothing is unread; of other views there is none."""
+    def _floors(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the position of each source below which nothing is unread; of other views there is none."""
         if self._shelf.view is not View.UNREAD:
-            return -1
-        of_all, of_one = _floor(self._shelf.person), _floor(self._shelf.person, name)
-        return int(max(self._connection.execute(select(of_all, of_one)).one()))
+            return dict.fromkeys(names, -1)
+        of_person = select(_u.source_id, _u.position).where(_u.person == self._shelf.person)
+        stored = self._connection.execute(of_person.where(_u.source_id.in_([_EVERY, *names])))
+        known = {row.source_id: row.position for row in stored}
+        return {name: max(known.get(name, -1), known.get(_EVERY, -1)) for name in names}
 
     def _until(self, stream: Iterator[Row[Any]], floor: int) -> Iterator[Row[Any]]:
         """Yield the rows above a floor, and of today those that may have come today."""
