@@ -80,4 +80,4 @@ async def settle(rounds: int = 12) -> None:
 def no_queries() -> Queries:
     """Return ports without anything behind them: handlers are bound to them and never called."""
     nothing = cast("Any", None)
-    return Queries(*[nothing] * 15)
+    return Queries(*[nothing] * 16)

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.endpoint import Endpoint, listing
+from proxyd.api.item_lists import ItemLists
 from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import (
@@ -214,13 +215,11 @@ class _PlanListings:
     def __init__(self, queries: Queries, peers: Peers) -> None:
         self._plans = queries.plans
         self._reports = queries.reports
-        self._items = queries.items
         self._peers = peers
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Return the endpoints of the plan and its results as a whole."""
         return (
-            listing("/api/v1/items", self.search_items, wire.Page[wire.ItemFound], wire.SearchWindow),
             listing("/api/v1/plan", self.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
             listing("/api/v1/hosts", self.list_hosts, wire.Page[wire.HostShown], wire.ListWindow),
             listing("/api/v1/advice", self.advice, wire.AdviceShown),
@@ -272,13 +271,6 @@ class _PlanListings:
         found = await self._plans.shown_events(source_id, before=read_position(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ItemEvent](items=[payloads.item_event(each) for each in found], next_cursor=next_cursor)
-
-    async def search_items(self, asked: wire.SearchWindow) -> wire.Page[wire.ItemFound]:
-        """Search the stored items of all sources, or of one: those with all words, those seen last first."""
-        at, limit = read_position(asked.cursor), asked.limit + 1
-        found = await self._items.search(asked.q, source_id=asked.source, before=at, limit=limit)
-        found, next_cursor = page_of(found, asked.limit)
-        return wire.Page[wire.ItemFound](items=[payloads.item_found(each) for each in found], next_cursor=next_cursor)
 
     async def list_intervals(self, rule: str, asked: wire.DaysOfIntervals) -> wire.Items[wire.IntervalOfRule]:
         """List a rule's intervals of the last days, newest first, and whether each was probed in time."""
@@ -346,6 +338,7 @@ class Listings:
         self._queries = queries
         self.profiles = ProfileListings(queries, peers)
         self.plans = _PlanListings(queries, peers)
+        self.items = ItemLists(queries)
         self.deliveries = _DeliveryListings(queries)
 
     # -- what other planners ask

@@ -12,13 +12,14 @@ from proxyd.daemon.discovery import FeedDiscovery
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.pushes import Pushes
+from proxyd.daemon.reading import Reading
 from proxyd.daemon.reports import Reports
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 from proxyd.store.api_rows import SqlAccess
 from proxyd.store.history import SqlHistory
-from proxyd.store.reading import SqlItemSearch
+from proxyd.store.item_rows import SqlItemSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Queries:
     choices: SourceChoices
     history: SqlHistory
     items: SqlItemSearch
+    reading: Reading
     news: Signal
     discovery: FeedDiscovery
     deliveries: DeliveryQueries

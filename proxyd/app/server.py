@@ -248,5 +248,6 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *move_endpoints(queries),
         *probe_endpoints(listings),
         *listings.plans.endpoints(),
+        *listings.items.endpoints(),
         *delivery_endpoints(queries, listings, streams),
     )

@@ -171,7 +171,7 @@ def search(options: argparse.Namespace) -> int:
     and -word must not be there.
     """
     words = " ".join(options.words)
-    found = ask(options, lambda client: client.search(words, source=options.source, limit=options.limit))
+    found = ask(options, lambda client: client.find_items(words, source=options.source, limit=options.limit))
     return print_list(options, found, ["seen", "source", "item", "link"], _found_row, empty="no item has these words")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import wraps
 from threading import Event, Thread
@@ -244,13 +244,44 @@ class Client:
         """Return what happened to the items of a source, newest first; with ``limit=None`` all that is stored."""
         return await self._wire.pages(f"/api/v1/sources/{part(source)}/items", limit=limit)
 
-    async def search(self, words: str, *, source: str | None = None, limit: int | None = 50) -> list[types.ItemFound]:
-        """Return the stored items with all words, of all sources or of one, those seen last first.
+    async def find_items(
+        self,
+        words: str | None = None,
+        *,
+        view: Literal["unread", "today", "all", "starred"] | None = None,
+        profile: str | None = None,
+        source: str | None = None,
+        limit: int | None = 50,
+    ) -> list[types.ItemFound]:
+        """Return the stored items with all words, or those of a view, of all sources or of some, those seen last first.
 
         ``"so and so"`` are words that follow each other, ``word*`` is the beginning of a word, and ``-word`` must not
-        be there. With ``limit=None`` it returns all of them.
+        be there. A search takes no view and no profile. With ``limit=None`` it returns all of them.
         """
-        return await self._wire.pages("/api/v1/items", {"q": words, "source": source}, limit=limit)
+        wanted: Query = {"q": words, "view": view, "profile": profile, "source": source}
+        return await self._wire.pages("/api/v1/items", wanted, limit=limit)
+
+    async def item(self, position: int) -> types.ItemShown:
+        """Return an item with its content, without scripts, styles and forms."""
+        return await self._wire.ask(types.ItemShown, "GET", f"/api/v1/items/{position}")
+
+    async def mark_items(
+        self,
+        items: Sequence[int] | None = None,
+        *,
+        read: bool | None = None,
+        starred: bool | None = None,
+        up_to: int | None = None,
+        profile: str | None = None,
+        source: str | None = None,
+    ) -> types.MarksMade:
+        """Mark at most 500 items, by their positions, as read or unread, starred or not.
+
+        Without ``items``, mark all items up to a position as read, or those of a profile's sources, or of one source.
+        """
+        body: dict[str, Any] = {"items": None if items is None else [*items], "read": read, "starred": starred}
+        body |= {"up_to": up_to, "profile": profile, "source": source}
+        return await self._wire.ask(types.MarksMade, "POST", "/api/v1/items/marks", body=body)
 
     async def explain(self, source: str) -> types.Explained:
         """Return when a source is probed next and why."""
@@ -488,7 +519,9 @@ class SyncClient:
     sources = _blocking(Client.sources)
     probes = _blocking(Client.probes)
     items = _blocking(Client.items)
-    search = _blocking(Client.search)
+    find_items = _blocking(Client.find_items)
+    item = _blocking(Client.item)
+    mark_items = _blocking(Client.mark_items)
     explain = _blocking(Client.explain)
     plan = _blocking(Client.plan)
     hosts = _blocking(Client.hosts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
 class Attempt(TypedDict):
@@ -93,6 +93,13 @@ class Dropped(TypedDict):
     dropped: NotRequired[Literal[True]]
 
 
+class EnclosureShown(TypedDict):
+    """A file that belongs to an item."""
+
+    url: str
+    kind: Literal["audio", "video", "image", "file"]
+
+
 class Fault(TypedDict):
     """One error, at a line of a text, a member of a body, or a parameter."""
 
@@ -180,8 +187,9 @@ class ItemEvent(TypedDict):
 
 
 class ItemFound(TypedDict):
-    """An item that a search found, as it is now."""
+    """An item that a search found or a list shows, as it is now."""
 
+    position: int
     source: str
     id: str
     title: str
@@ -190,6 +198,28 @@ class ItemFound(TypedDict):
     came: str | None
     seen: str
     gone: bool
+    read: bool
+    starred: bool
+
+
+class ItemShown(TypedDict):
+    """An item with its content."""
+
+    position: int
+    source: str
+    id: str
+    title: str
+    text: str
+    link: str | None
+    came: str | None
+    seen: str
+    gone: bool
+    read: bool
+    starred: bool
+    author: str | None
+    content: str
+    values: dict[str, Any]
+    enclosures: list[EnclosureShown]
 
 
 class KeptPromiseShown(TypedDict):
@@ -199,6 +229,26 @@ class KeptPromiseShown(TypedDict):
     intervals: int
     promised: float
     kept: float
+
+
+class MarksMade(TypedDict):
+    """How many items were marked; null if all were marked up to a position."""
+
+    items: int | None
+
+
+Item: TypeAlias = int
+
+
+class MarksWanted(TypedDict):
+    """Items to mark, or what to mark as read up to a position: all, or a profile's or a source's items."""
+
+    items: NotRequired[list[Item] | None]
+    read: NotRequired[bool | None]
+    starred: NotRequired[bool | None]
+    up_to: NotRequired[int | None]
+    profile: NotRequired[str | None]
+    source: NotRequired[str | None]
 
 
 class MessageShown(TypedDict):

@@ -10,6 +10,7 @@ from proxyd.daemon.plan_loop import LoadSources, PlanLoop, PlanWorker
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
+from proxyd.daemon.reading import Reading
 from proxyd.daemon.reports import Reports
 from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
 from proxyd.daemon.source_choices import SourceChoices
@@ -36,6 +37,7 @@ __all__ = [
     "ProbeLoop",
     "PushParts",
     "Pushes",
+    "Reading",
     "Reports",
     "RuleEvaluation",
     "SourceChoices",

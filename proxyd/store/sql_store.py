@@ -24,10 +24,10 @@ from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.databases.shards import OwnShards
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.history import SqlHistory
+from proxyd.store.item_rows import SqlItemSearch, SqlReading
 from proxyd.store.lanes import write_lanes
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.plan_rows import SqlPlanRecord, record_pictures
-from proxyd.store.reading import SqlItemSearch, SqlReading
 from proxyd.store.recording import not_stored, record_notifications, record_observations, record_results
 from proxyd.store.statements import Upsert, delete_named, execute_many, is_one_of
 from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions

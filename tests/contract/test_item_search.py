@@ -15,9 +15,9 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import SourceState, StoredEvent
 from proxyd.probing.documents.document_texts import clean
-from proxyd.store import reading
+from proxyd.store import item_rows
 from proxyd.store.databases import tables as t
-from proxyd.store.reading import SqlItemSearch
+from proxyd.store.item_rows import SqlItemSearch
 from proxyd.store.retention import expire, expire_items, fitting_since_s, measure_items
 from proxyd.store.rows import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
 from proxyd.store.sql_store import SqlStore
@@ -148,7 +148,7 @@ async def test_one_search_runs_at_a_time_and_none_waits_for_long(monkeypatch: py
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert held.under_way == 1
-    monkeypatch.setattr(reading, "_MOST_WAIT_S", 0.0)
+    monkeypatch.setattr(item_rows, "_MOST_WAIT_S", 0.0)
     with pytest.raises(BusyError, match="other searches take long; try again in a few seconds"):
         await searches.search("kernel", source_id=None, before=None, limit=9)
     held.free.set()

@@ -36,6 +36,7 @@ ROUTES = (
     "/api/v1/sources/s7/items",
     "/api/v1/explain/s7",
     "/api/v1/items?q=news",
+    "/api/v1/items?view=unread&profile=P",
     "/api/v1/plan?limit=50",
     "/api/v1/hosts?limit=50",
     "/api/v1/advice",
@@ -70,6 +71,7 @@ PAGES = (
         "/profiles/new",
         "/notifications",
         "/search?q=news",
+        "/read?view=all",
         "/add",
     ),
 )

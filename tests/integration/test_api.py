@@ -52,7 +52,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 _ENDPOINTS = endpoints(no_queries(), Listings(no_queries()), Streams(no_queries(), StreamSettings()))
 ROUTES = [
-    (endpoint.method, endpoint.path.format(name="P", id="x"), endpoint.scope)
+    (endpoint.method, endpoint.path.format(name="P", id="x", position=1), endpoint.scope)
     for endpoint in _ENDPOINTS
     if endpoint.scope is not None and not endpoint.path.endswith("/stream")
 ] + [("GET", "/api/v1/stream?last_event_id=x", "read")]

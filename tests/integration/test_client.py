@@ -26,7 +26,7 @@ from proxyd.client.types import ComingProbe, SourceListed, TokenMade
 from proxyd.config.loading import socket_address
 from proxyd.core.model.outcome import Picture
 from tests.canned import Canned, answering
-from tests.fleets import changed, rule
+from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
 
 DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
@@ -54,7 +54,9 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_sources": ("sources", lambda c: c.sources()),
     "list_probes": ("probes", lambda c: c.probes("a/b c")),
     "list_items": ("items", lambda c: c.items("s", limit=10)),
-    "search_items": ("search", lambda c: c.search("news", source="s")),
+    "find_items": ("find_items", lambda c: c.find_items("news", source="s")),
+    "get_item": ("item", lambda c: c.item(1)),
+    "mark_items": ("mark_items", lambda c: c.mark_items([1], read=True, starred=False)),
     "explain": ("explain", lambda c: c.explain("a/b c")),
     "reload": ("reload", lambda c: c.reload(idempotency_key="2")),
     "plan": ("plan", lambda c: c.plan(limit=3)),
@@ -123,6 +125,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with running_api(tmp_path) as api:
         await api.give_up("n/1")
         await api.keep_picture("n/1", Picture("image/png", b"picture"))
+        await api.control.loops.observer.take_in(changed("s", [item("One", T0 - 9000.0)], T0 - 60.0))
         await api.control.loops.observer.take_in(replace(changed("s", [], T0), permanent_url="https://new.example/s"))
         yield api
 

@@ -41,10 +41,17 @@ ROUTES: list[Any] = [
     if route.scope is not None and route.path != "/live"
 ]
 LEVELS = ("read", "write", "admin")
-PAGES = ["/", "/search", "/search?q=news", "/more", "/add", "/state", "/plan", "/hosts", "/sources",
+PAGES = ["/", "/read", "/read?view=all", "/search", "/search?q=news", "/more", "/add", "/state", "/plan", "/hosts",
+         "/sources",
          "/sources/a%2Fb%20c", "/sources/a%2Fb%20c/why", "/rules", "/rules/r", "/notifications", "/profiles",
          "/profiles/P", "/profiles/new", "/budget", "/docs"]  # fmt: skip
-GONE = {"/sources/a%2Fb%20c", "/sources/a%2Fb%20c/why", "/rules/r", "/profiles/P"}  # without a declaration
+GONE = {
+    "/read?view=all&profile=P",
+    "/sources/a%2Fb%20c",
+    "/sources/a%2Fb%20c/why",
+    "/rules/r",
+    "/profiles/P",
+}  # without a declaration
 
 
 @pytest.fixture
@@ -167,7 +174,7 @@ async def test_every_route_asks_for_its_scope(running: Running, held: str) -> No
     if held:
         await browser.sign_in(cast("Scope", held))
     for route in sorted(ROUTES, key=lambda route: route.path == "/sign-out"):  # which is the end
-        async with running.client.request(route.method, route.path.format(name="P", id="x"),
+        async with running.client.request(route.method, route.path.format(name="P", id="x", position=1),
                                           data={"csrf": browser.csrf} if route.method == "POST" else None,
                                           allow_redirects=False) as answer:  # fmt: skip
             said = await answer.text()
@@ -182,7 +189,7 @@ async def test_a_reader_sees_no_buttons(browser: Browser) -> None:
     await browser.api.tell(told("n1"))
     await browser.api.control.declarations.declare(OWN)
     await browser.sign_in("read")
-    for page in (*(each for each in PAGES[:13] if each != "/add"), "/profiles/Q", "/notifications/n1"):
+    for page in (*(each for each in PAGES[:15] if each != "/add"), "/profiles/Q", "/notifications/n1"):
         status, text = await browser.get(page)
         assert status == 200
         posts = re.findall(r'<form[^>]*method="post" action="([^"]*)"', text)

@@ -60,11 +60,11 @@ async def test_items_are_searched_by_the_api_and_the_verb(
         monkeypatch.setenv("PROXYD_TOKEN", token)
         base = str(running.client.make_url(""))
         async with Client.over_http(base, token) as asked:
-            (found,) = await asked.search("kern* -panic", source="s")
-            assert len(await asked.search("kernel", limit=None)) == 2
-            assert await asked.search("kernel", source="a/b c") == []
+            (found,) = await asked.find_items("kern* -panic", source="s")
+            assert len(await asked.find_items("kernel", limit=None)) == 2
+            assert await asked.find_items("kernel", source="a/b c") == []
             with pytest.raises(ApiError, match="name a word to search for"):
-                await asked.search("-panic")
+                await asked.find_items("-panic")
         assert (found["source"], found["title"], found["link"]) == ("s", "Kernel 6.18", "https://a.example/1")
         capsys.readouterr()
         assert await asyncio.to_thread(main, ["search", "--url", base, "--", "kernel", "-panic"]) == 0

@@ -23,8 +23,18 @@ from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.web.add_pages import AddPages
 from proxyd.api.web.editor import Editor
 from proxyd.api.web.news import News
-from proxyd.api.web.page_gate import COOKIE, SIGNED, PageGate, WebRoute, came_by_https, read_form
+from proxyd.api.web.page_gate import (
+    COOKIE,
+    POLICY_OF_ARTICLES,
+    SIGNED,
+    PageGate,
+    WebRoute,
+    came_by_https,
+    local_path,
+    read_form,
+)
 from proxyd.api.web.pages import Actions, WebPages
+from proxyd.api.web.reader import ReaderPages
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.api.web.statement_editor import StatementEditor
@@ -70,7 +80,7 @@ class Dashboard:
         """Return every route with the scope that it requires."""
         parts = self._queries, self._listings, self._renderer
         news, pages, subjects, editor = News(*parts), WebPages(*parts), Subjects(*parts), Editor(*parts)
-        statements = StatementEditor(*parts)
+        statements, reader = StatementEditor(*parts), ReaderPages(*parts)
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         tokens = _TokenPages(self._queries, self._renderer)
         actions = Actions(self._queries)
@@ -81,6 +91,10 @@ class Dashboard:
             WebRoute("POST", "/sign-out", "read", self.sign_out),
             WebRoute("GET", "/", "read", news.news),
             WebRoute("GET", "/search", "read", news.search),
+            WebRoute("GET", "/read", "read", reader.items),
+            WebRoute("POST", "/read/marks", "read", reader.mark_many),
+            WebRoute("GET", "/read/{position}", "read", reader.article, policy=POLICY_OF_ARTICLES),
+            WebRoute("POST", "/read/{position}/mark", "read", reader.mark),
             WebRoute("GET", "/state", "read", pages.state),
             WebRoute("GET", "/more", "read", pages.more),
             WebRoute("GET", "/sources", "read", pages.sources),
@@ -142,7 +156,7 @@ class Dashboard:
 
     async def sign_in_form(self, request: web.Request) -> web.Response:
         """Show the sign-in form; a cookie proves that the form is ours."""
-        return self._sign_in_page(request, _local(request.query.get("next", "/")))
+        return self._sign_in_page(request, local_path(request.query.get("next", "/")))
 
     def _sign_in_page(self, request: web.Request, back: str, *, status: int = 200, error: str = "") -> web.Response:
         mark = secrets.token_urlsafe(32)
@@ -153,7 +167,7 @@ class Dashboard:
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Exchange a token for a session."""
         form = await read_form(request)
-        back, mark = _local(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
+        back, mark = local_path(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
         if not mark or not hmac.compare_digest(
             mark.encode(errors="replace"), form.get("mark", "").encode(errors="replace")
         ):
@@ -195,16 +209,6 @@ class Dashboard:
 
 def _cookie(request: web.Request) -> dict[str, Any]:
     return {"httponly": True, "samesite": "Strict", "secure": came_by_https(request)}
-
-
-def _local(place: str) -> str:
-    r"""Return ``place`` if it is a path on this server, or else ``/``.
-
-    >>> _local("/sources?cursor=x"), _local("//evil.example"), _local("https://evil.example"), _local("/a\\\\b")
-    ('/sources?cursor=x', '/', '/', '/')
-    """
-    is_local = place.startswith("/") and not place.startswith("//") and "\\" not in place
-    return place if is_local and place.isascii() and place.isprintable() else "/"
 
 
 _DAY_S = 86400.0

@@ -138,7 +138,7 @@ class News:
         found, error = None, ""
         if request.query.get("q", "").strip():
             try:
-                found = await self._listings.plans.search_items(read_query(request, wire.SearchWindow))
+                found = await self._listings.items.find_items(read_query(request, wire.ItemsWindow))
             except (BadSearchError, BusyError) as refused:
                 error = refused.message
             except FaultsError as refused:

@@ -29,17 +29,22 @@ SIGNED = web.RequestKey("signed", Signed)
 """The session of a request to a page that requires one."""
 _PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
 """The first segments of paths that are not pages."""
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:{web}; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
 _HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
+    "Content-Security-Policy": _POLICY.format(web=""),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+POLICY_OF_ARTICLES = f"{_POLICY.format(web=' http: https:')}; media-src http: https:"
+"""The policy of pages that show what others wrote with its pictures; a route names it by ``policy``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class WebRoute:
     handler: Handler
     most_bytes: int | None = None  # the maximum size of a body if it is not the usual one
     is_of_source: bool = False  # answered by the planner of the source `name`
+    policy: str | None = None  # the Content-Security-Policy of its pages if it is not the usual one
 
 
 class PageGate:
@@ -81,7 +87,10 @@ class PageGate:
                 answer = await problems(request, admit)
             except web.HTTPRedirection as error:
                 answer = web.Response(status=error.status, headers={"Location": error.headers["Location"]})
-            return await self._shown(request, answer)
+            shown = await self._shown(request, answer)
+            if route.policy is not None and not shown.prepared:
+                shown.headers["Content-Security-Policy"] = route.policy
+            return shown
 
         return guarded
 
@@ -187,6 +196,18 @@ async def _has_csrf(request: web.Request, expected: str) -> bool:
     """Return whether the form of a request contains the CSRF token of its session."""
     given = (await read_form(request)).get("csrf", "")
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
+
+
+def local_path(place: str) -> str:
+    r"""Return ``place`` if it is a path on this server, or else ``/``.
+
+    >>> local_path("/sources?cursor=x"), local_path("//evil.example"), local_path("https://evil.example")
+    ('/sources?cursor=x', '/', '/')
+    >>> local_path("/a\\b")
+    '/'
+    """
+    is_local = place.startswith("/") and not place.startswith("//") and "\\" not in place
+    return place if is_local and place.isascii() and place.isprintable() else "/"
 
 
 def came_by_https(request: web.Request) -> bool:

@@ -131,17 +131,6 @@ class ListWindow(WireModel):
     cursor: str | None = None
 
 
-class SearchWindow(ListWindow):
-    """The words to search for, the source to which they belong, and the page of the list.
-
-    All words must be there. `"so and so"` are words that follow each other, `word*` is the beginning of a word, and
-    `-word` must not be there.
-    """
-
-    q: Annotated[str, Field(min_length=1, max_length=1000)]
-    source: str | None = None
-
-
 class SourcesWindow(ListWindow):
     """The page of the list of sources.
 

@@ -25,12 +25,11 @@ from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.moves import SourceMove
 from proxyd.daemon.reports import Report
 from proxyd.store.api_rows import Token
-from proxyd.store.listed_rows import DecidedInterval, DeliveryStatus, FoundItem, StoredNotification
+from proxyd.store.listed_rows import DecidedInterval, DeliveryStatus, StoredNotification
 
 Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DAY_S = 86400.0
-_MOST_TITLE, _MOST_TEXT = 300, 500
 
 
 def model_of(row: object, model: type[Shown], **own: Any) -> Shown:
@@ -71,19 +70,6 @@ def item_event(event: ShownEvent) -> wire.ItemEvent:
         link=event.link if event.link is not None and is_web(event.link) else None,
         came=iso_time(event.event_s) if event.is_exact else None,
         delay_s=round(event.seen_s - event.event_s, 3) if event.is_exact and not event.is_first else None,
-    )
-
-
-def item_found(found: FoundItem) -> wire.ItemFound:
-    """Return an item that a search found."""
-    return model_of(
-        found,
-        wire.ItemFound,
-        id=found.item_id,
-        title=found.title[:_MOST_TITLE],
-        text=found.text[:_MOST_TEXT],
-        link=found.link if found.link is not None and is_web(found.link) else None,
-        came=iso_time(found.event_s) if found.is_exact else None,
     )
 
 

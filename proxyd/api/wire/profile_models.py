@@ -281,19 +281,6 @@ class ItemEvent(RowShown):
     delay_s: float | None = Field(description="from its own time until it was seen; null if it was there at first")
 
 
-class ItemFound(RowShown):
-    """An item that a search found, as it is now."""
-
-    source: str
-    id: str
-    title: str
-    text: str = Field(description="the beginning of its other texts, without markup")
-    link: str | None = Field(description="null if it has no link to the web")
-    came: Time | None = Field(description="its own time; null if it gives none")
-    seen: Time
-    gone: bool = Field(description="whether its source has removed it")
-
-
 class IntervalOfRule(RowShown):
     """An interval in which a rule expected a probe of a source, and its result."""
 

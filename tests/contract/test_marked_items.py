@@ -11,9 +11,9 @@ from sqlalchemy import func, select
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import SourceState, StoredEvent
-from proxyd.store import reading
+from proxyd.store import item_rows
 from proxyd.store.databases import tables as t
-from proxyd.store.reading import SHOWN_SEEDS, Shelf, View
+from proxyd.store.item_rows import SHOWN_SEEDS, Shelf, View
 from proxyd.store.retention import expire
 from proxyd.store.sql_store import SqlStore
 from tests.observations import observed
@@ -132,7 +132,7 @@ async def test_the_newest_item_stays_so_that_no_other_gets_its_position(store: S
 async def test_a_page_looks_at_a_limited_number_of_items(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await record(store, "a", *(item("a", seq) for seq in range(1, 41)))
     at = await positions(store)
-    monkeypatch.setattr(reading, "_MOST_SCANNED", 10)
+    monkeypatch.setattr(item_rows, "_MOST_SCANNED", 10)
     await store.reading.mark([at[f"a{seq}"] for seq in range(10, 41)], now_s=5.0, read=True)
     page = await store.reading.find(Shelf(), before=None, limit=5)
     assert (page.items, page.rest) == ([], at["a31"])
@@ -156,7 +156,7 @@ class Model:
 @pytest.mark.parametrize("seed", range(3))
 async def test_marks_and_views_equal_sets_of_items(store: SqlStore, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, model, seqs = random.Random(seed), Model(), dict.fromkeys("abcd", 0)
-    monkeypatch.setattr(reading, "_FEW_SOURCES", 2)  # so that three sources count as many
+    monkeypatch.setattr(item_rows, "_FEW_SOURCES", 2)  # so that three sources count as many
     for step in range(40):
         at = await positions(store)
         known = rng.sample(model.items, min(len(model.items), rng.randint(1, 4)))

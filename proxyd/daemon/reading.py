@@ -1,0 +1,115 @@
+"""What people read: the items of a folder or a source, what is unread of them, and what they mark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from proxyd.base.ports import Clock
+from proxyd.core.errors import NotFoundError
+from proxyd.core.language import no_such
+from proxyd.core.model.profile import Declaration
+from proxyd.daemon.declarations import Declarations
+from proxyd.store.item_rows import ME, Shelf, SqlReading, StoredArticle, UnreadCounts, View
+
+_MOST_FOLDERS, _MOST_NAMED = 200, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A profile as people read it, with those of its sources that have unread items, those with most first."""
+
+    name: str
+    unread: int
+    sources: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """The folders, by name; ``is_more`` if their counts leave something out."""
+
+    all: Sequence[Folder]
+    unread: int
+    is_more: bool
+
+
+class Reading:
+    """Answers what people read; a folder is a profile, and holds the sources that its rules are about."""
+
+    def __init__(self, declarations: Declarations, stored: SqlReading, clock: Clock, zone: tzinfo | None) -> None:
+        self.stored = stored
+        self._declarations = declarations
+        self._clock = clock
+        self._zone = zone or UTC
+        self._sources_of: tuple[Declaration | None, Mapping[str, frozenset[str]]] = (None, {})
+
+    async def shelf(self, view: View, *, profile: str | None = None, source: str | None = None) -> Shelf:
+        """Return which items a view shows; raises ``NotFoundError`` if there is no such profile."""
+        sources = None if source is None else frozenset([source])
+        if profile is not None:
+            its = await self._sources(profile)
+            sources = its if sources is None else sources & its
+        return Shelf(view, sources, since_s=self._midnight_s(), person=ME)
+
+    async def folders(self) -> Folders:
+        """Return the folders, with what is unread in each."""
+        counts = await self.stored.count(Shelf())
+        return await asyncio.to_thread(_folders, await self._by_profile(), counts)
+
+    async def article(self, position: int) -> StoredArticle:
+        """Return an item; raises ``NotFoundError``."""
+        found = await self.stored.article(position)
+        if found is None:
+            raise NotFoundError("there is no such item; items are deleted when they are older than `retention`")
+        return found
+
+    async def mark(self, positions: Sequence[int], *, read: bool | None = None, starred: bool | None = None) -> int:
+        """Mark items; return how many of them there are."""
+        return await self.stored.mark(positions, now_s=self._clock.time_s(), read=read, starred=starred)
+
+    async def mark_up_to(self, position: int, *, profile: str | None = None, source: str | None = None) -> None:
+        """Mark all items up to a position as read, of all sources, or of those of a profile, or of one."""
+        shelf = await self.shelf(View.ALL, profile=profile, source=source)
+        await self.stored.mark_up_to(position, shelf.sources)
+
+    def _midnight_s(self) -> float:
+        now = datetime.fromtimestamp(self._clock.time_s(), self._zone)
+        return now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+    async def _sources(self, profile: str) -> frozenset[str]:
+        known = await self._by_profile()
+        if profile not in known:
+            raise no_such("profile", profile, known)
+        return known[profile]
+
+    async def _by_profile(self) -> Mapping[str, frozenset[str]]:
+        """Return the sources of each profile; computed once for each declaration, because there may be many rules."""
+        declaration = self._declarations.declaration
+        if self._sources_of[0] is not declaration:
+            self._sources_of = declaration, await asyncio.to_thread(_sources_by_profile, declaration)
+        return self._sources_of[1]
+
+
+def _sources_by_profile(declaration: Declaration) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for rule in declaration.rules.values():
+        for profile in rule.profiles:
+            found[profile].update(rule.source_ids)
+    return {name: frozenset(found[name]) for name in sorted(declaration.profiles)}
+
+
+def _folders(sources_of: Mapping[str, frozenset[str]], counts: UnreadCounts) -> Folders:
+    """Return the folders, of many those with unread items first."""
+    found = [_folder(name, sources, counts.by_source) for name, sources in sources_of.items()]
+    if len(found) > _MOST_FOLDERS:
+        found = sorted(found, key=lambda each: -each.unread)[:_MOST_FOLDERS]
+    return Folders(sorted(found, key=lambda each: each.name), counts.total, counts.is_more)
+
+
+def _folder(name: str, sources: Iterable[str], unread: Mapping[str, int]) -> Folder:
+    known = frozenset(sources)
+    its = Counter({source: count for source, count in unread.items() if source in known})
+    return Folder(name, its.total(), its.most_common(_MOST_NAMED))
