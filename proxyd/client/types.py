@@ -765,6 +765,7 @@ class NotificationWritten(TypedDict):
     importance: NotRequired[str | None]
     policy: NotRequired[str | None]
     deliveries: NotRequired[list[DeliveryWritten] | None]
+    longest_gap: NotRequired[str | None]
     digest: NotRequired[str | None]
     quiet: NotRequired[Literal["NONE"] | None]
     limit: NotRequired[str | None]

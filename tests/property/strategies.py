@@ -293,6 +293,7 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         target=draw(st.none() | located(_shares)),
         importance=draw(st.none() | located(_importance)),
         policy=draw(st.none() | located(_policies)),
+        longest_gap=draw(st.none() | located(durations)),
         deliveries=own,
         no_delivery=not own and draw(st.booleans()),
         digest=draw(st.none() | located(st.none() | digests)),

@@ -395,6 +395,7 @@ class NotificationRule:
     target: Decimal | None = None  # the share of its items, in percent, that is to be seen in time
     importance: tuple[ImportanceTerm, ...] = ()
     policy: PolicyChoice = PolicyChoice(PolicyName.AUTO)
+    longest_gap: Duration | None = None  # between two probes of each of its sources, whatever a probe is worth
     deliveries: tuple[Delivery, ...] = ()  # these and `digest` include the defaults of its profiles
     digest: Digest | None = None
     quiet: tuple[QuietHours, ...] = ()  # of all its profiles: only while all are quiet its messages wait

@@ -140,6 +140,7 @@ class Reason(Enum):
     INTERVAL = "execution interval"
     FEEDBACK = "feedback"
     FIXED = "fixed interval"
+    EVERY = "longest gap"  # that a rule allows between two probes
     DOE = "optimal schedule"
     OVERFLOW = "full window"  # items may slide off the feed unseen
     DETECTION = "detection"

@@ -20,6 +20,7 @@ from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, Step, halving
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import goes_by_count
 from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.paced import LongestGapDemand
 from proxyd.core.planning.policies.registry import POLICIES
 from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest
 from proxyd.core.planning.queue.planned_source import PlannedSource, SourceRecord
@@ -444,7 +445,9 @@ def _demands_of(
 
     # A probe is called by the first rule that it serves: the one that wants it soonest.
     ranked = sorted(pairs, key=lambda pair: (not pair[1].detects, narrowest_s(pair[0])))
-    demands = Demands([demand for _, demand in ranked], losses=_losses(pairs, settings))
+    gaps = [LongestGapDemand(each.rule.name, gap_s) for each in programs if (gap_s := each.longest_gap_s) is not None]
+    shortest = sorted(gaps, key=lambda demand: demand.gap_s)[:1]
+    demands = Demands([*(demand for _, demand in ranked), *shortest], losses=_losses(pairs, settings))
     of_items = [program for program in programs if not program.is_of_source]
     weights = source_weights(of_items, now_s)
     heaviest = max((program.weight for program in of_items), default=1.0)

@@ -244,7 +244,11 @@ def _report_name(
 def _asks_often(statement: InsertNotification) -> bool:
     """Return whether a rule on SOURCE that names no sources may have them probed more often than daily."""
     is_of_source = statement.trigger is not None and statement.trigger.kind.is_of_source
-    return is_of_source and not statement.sources and (statement.life or statement.policy) is not None
+    return (
+        is_of_source
+        and not statement.sources
+        and (statement.life or statement.policy or statement.longest_gap) is not None
+    )
 
 
 def _warning_of_sources_alone(names: Sequence[str]) -> str:

@@ -335,6 +335,9 @@ class RuleChecker:
             self._check_target(rule, rule.target)
         if rule.trigger is not None and rule.trigger.kind.is_of_source:
             self._check_rule_on_source(rule)
+        elif rule.longest_gap is not None and rule.policy is not None and not rule.policy.value.leaves_times:
+            message = f"SET POLICY {rule.policy.value.name.value} says itself how often: leave out EVERY, or the policy"
+            self._reporter.error(message, rule.longest_gap.span)
         check_deliveries(rule.deliveries, self._reporter, self._values)
 
     def _limit(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> NotificationLimit | None:
@@ -381,13 +384,13 @@ class RuleChecker:
 
 
 def _policy(rule: InsertNotification) -> PolicyChoice:
-    """Return the policy that a rule names, otherwise AUTO; on SOURCE a probe in each WITHIN, by default each day."""
+    """Return the policy that a rule names, otherwise AUTO; on SOURCE a probe in each EVERY, WITHIN or day."""
     if rule.policy is not None:
         return rule.policy.value
     if rule.trigger is None or not rule.trigger.kind.is_of_source:
         return PolicyChoice(PolicyName.AUTO)
-    within = rule.life.value.window if rule.life else None
-    return PolicyChoice(PolicyName.UNIFORM, period=within or _LEAST_OFTEN)
+    period = rule.longest_gap.value if rule.longest_gap else rule.life.value.window if rule.life else None
+    return PolicyChoice(PolicyName.UNIFORM, period=period or _LEAST_OFTEN)
 
 
 def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:

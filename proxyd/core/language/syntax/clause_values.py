@@ -544,6 +544,11 @@ def _check_policy(values: Values, choice: PolicyChoice, span: TextSpan) -> None:
     values.durations([*lengths, ("SPACING", choice.spacing)], span)
 
 
+EVERY = Value(
+    parse_duration,
+    format_duration,
+    lambda values, length, span: values.durations([("EVERY", length)], span),
+)
 POLICY = Value(_parse_policy, _format_policy, _check_policy)
 
 

@@ -17,6 +17,7 @@ from proxyd.core.language.syntax.clause_values import (
     DELIVERIES,
     DIGEST,
     EVENT,
+    EVERY,
     HEADER,
     HOLDING,
     IMPORTANCE,
@@ -239,6 +240,7 @@ _SCREENSHOT = Clause(
 _MESSAGE = Clause(
     "SET MESSAGE", "message", Value(parse_plain_text, quote_text), form=JsonForm.TEXT, examples=("{title} {link}",)
 )
+_EVERY = Clause("SET EVERY", "longest_gap", EVERY, examples=("5 MINUTES",))
 _RULE_DIGEST = Clause("SET DIGEST", "digest", RULE_DIGEST, examples=("EVERY 1 HOUR AT MOST 20 ITEMS", "NONE"))
 RULE_CLAUSES = (
     Clause("INTO", "profiles", NAMES, is_located=False, form=JsonForm.NAMES),
@@ -254,6 +256,7 @@ RULE_CLAUSES = (
     Clause("SET POLICY", "policy", POLICY, examples=("AUTO", "UNIFORM(15 MINUTES)")),
     Clause("SET DELIVERY", "deliveries", RULE_DELIVERIES, is_located=False, adds_up=True, form=JsonForm.OBJECTS),
     Clause("SET DELIVERY NONE", "no_delivery", constant(), form=None),  # is read by the one before
+    _EVERY,
     _RULE_DIGEST,
     _LOUD,
     Clause("SET LIMIT", "limit", MOST, examples=("1 PER DAY PER SOURCE",)),
@@ -282,6 +285,7 @@ WATCH_OPTIONS = (
         adds_up=True,
     ),
     _WITHIN_LIFE,
+    replace(_EVERY, words="EVERY"),
     replace(_SCREENSHOT, words="SCREENSHOT"),
     replace(_MESSAGE, words="MESSAGE"),
     replace(_LOUD, words="QUIET"),

@@ -199,6 +199,7 @@ class InsertNotification(_Written):
     target: Located[Decimal] | None = None
     importance: Located[tuple[ImportanceTerm, ...]] | None = None
     policy: Located[PolicyChoice] | None = None
+    longest_gap: Located[Duration] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
     no_delivery: bool = False
     digest: Located[Digest | None] | None = None
@@ -231,6 +232,7 @@ class Watch(_Written):
     without: tuple[Located[str], ...] = ()
     life: Located[Life] | None = None
     target: Located[Decimal] | None = None
+    longest_gap: Located[Duration] | None = None
     screenshot: Located[bool] | None = None
     message: Located[str] | None = None
     quiet: Located[bool] | None = None

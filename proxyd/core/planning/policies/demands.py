@@ -230,6 +230,11 @@ class Demands:
         return sum(most.values())
 
     @property
+    def longest_gap_s(self) -> float:
+        """The longest time between two probes that a rule allows."""
+        return min((demand.longest_gap_s for demand in self.rules), default=inf)
+
+    @property
     def earliest_s(self) -> float:
         """The time before which no rule wants a probe, not even a retry, in unix seconds."""
         return min((demand.earliest_s for demand in self), default=-inf)

@@ -107,6 +107,31 @@ class PacedDemand(RuleDemand):
         (self.own_rate_per_s,) = state
 
 
+@dataclass(slots=True)
+class LongestGapDemand(RuleDemand):
+    """A probe at the latest ``gap_s`` seconds after the source was seen, beside what the rule's policy asks for."""
+
+    gap_s: float
+
+    @property
+    def longest_gap_s(self) -> float:
+        """The gap."""
+        return self.gap_s
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of a probe that it asks for."""
+        return Reason.EVERY
+
+    def due_s(self, source: SeenSource) -> float:
+        """Return when the gap ends."""
+        return source.last_s + self.gap_s
+
+    def demand_per_s(self, length_s: float) -> float:
+        """Return one probe in each gap."""
+        return 1.0 / max(self.gap_s, length_s)
+
+
 def golden_after_s(last_s: float, gap_s: float, number: int) -> float:
     """Return the next of a source's points on the golden ratio's circle, ``gap_s`` apart on average.
 

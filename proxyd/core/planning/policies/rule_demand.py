@@ -188,6 +188,11 @@ class RuleDemand:
         """The time before which it wants no probe at all, not even a retry, in unix seconds."""
         return -inf
 
+    @property
+    def longest_gap_s(self) -> float:
+        """The longest time between two probes that it allows, even if the origin says that nothing changes."""
+        return inf
+
     # -- what the plan of the week is told
 
     def demand_per_s(self, length_s: float) -> float:

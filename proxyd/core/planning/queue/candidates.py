@@ -22,6 +22,7 @@ from proxyd.core.planning.queue.source_queues import SourceQueues
 _GROUPS = {  # required probes come before those worth their price, and these before those that use what is left
     Reason.OVERFLOW: 1,
     Reason.DOE: 1,
+    Reason.EVERY: 1,
     Reason.SPEND: 3,
     Reason.LEARNING: 3,
 }

@@ -119,11 +119,18 @@ class PlannedSource:
     def _logs(self) -> list[ProbeLog]:
         return [self.log, *(demand.starts for demand in self.demands.rules if demand.starts is not None)]
 
+    @property
+    def stays_fresh_until_s(self) -> float:
+        """Until when a probe is not worth making, as the origin says, or a rule that sets the longest gap."""
+        if not self.fresh_until_s:
+            return 0.0
+        return min(self.fresh_until_s, (self.last_seen_s or 0.0) + self.demands.longest_gap_s)
+
     def earliest_start_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""
         if self.asked is not None:
             return self.log.earliest_s()
-        return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
+        return max(self.not_before_s, self.stays_fresh_until_s, self.log.earliest_s())
 
     def is_pushed(self, now_s: float) -> bool:
         """Whether a hub pushes new items."""
@@ -137,7 +144,7 @@ class PlannedSource:
             return Constraint.SOURCE_POLITENESS
         if self.asked is not None:
             return None
-        return Constraint.FRESHNESS if self.fresh_until_s > now_s else None
+        return Constraint.FRESHNESS if self.stays_fresh_until_s > now_s else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTime, DueTim
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 
-_REQUIRED = (Reason.OVERFLOW, Reason.DOE)
+_REQUIRED = (Reason.OVERFLOW, Reason.DOE, Reason.EVERY)
 
 
 class SourceQueues:

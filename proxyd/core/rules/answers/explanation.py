@@ -114,6 +114,7 @@ _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
         Reason.INTERVAL: lambda case: f"rule {case.rule} expects an event by then",
         Reason.FEEDBACK: lambda case: f"rule {case.rule} still waits for items that the last probe did not find",
         Reason.FIXED: lambda case: f"rule {case.rule} has it probed at fixed intervals",
+        Reason.EVERY: lambda case: f"rule {case.rule} has it probed at least this often",
         Reason.DOE: lambda case: f"rule {case.rule} gives it a number of probes, and this is the next one's best time",
         Reason.OVERFLOW: lambda _: "its feed shows only so many items, and some may slide off it unseen after that",
         Reason.DETECTION: _item,

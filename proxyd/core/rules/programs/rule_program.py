@@ -170,6 +170,12 @@ class RuleProgram:
         return self.start_s + max(0.0, declared_s - self.accepted_s) if is_relative else self.start_s
 
     @property
+    def longest_gap_s(self) -> float | None:
+        """The longest time between two probes that it allows beside its policy's; on SOURCE that is its policy."""
+        gap = None if self.is_of_source else self.rule.longest_gap
+        return None if gap is None else gap.in_seconds(chronon_s=self.chronon_s)
+
+    @property
     def may_look_back(self) -> bool:
         """Whether ``looks_back`` holds of any source; for a START after NOW it holds of none."""
         return self.rule.start.anchor is not Anchor.NOW or self.start_s < self.accepted_s

@@ -10,3 +10,4 @@ WATCH 'https://example.org/jobs' WITHOUT 'intern', '100%' WHERE title LIKE '%pyt
 WATCH 'https://example.org/page' OF PAGE ON DELETE DIGEST WEEKLY ON MONDAY AT '08:00' IN 'Europe/Berlin' AT MOST 20 ITEMS;
 CREATE PROFILE "testing" DELIVER TO LOG 'testing';
 INSERT NOTIFICATION "plain" INTO "testing" SET QUERY "SELECT title FROM FEED" SET TRIGGER "ON INSERT TO FEED" WITHIN 1 HOUR SET MESSAGE '{title}';
+WATCH 'https://example.org/terms/' OF PAGE EVERY 5 MINUTES AS "often";

@@ -1,0 +1,66 @@
+"""EVERY: a source is probed at least that often, whatever a probe is worth, within spacing and budget."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from proxyd.core.model.chronon import Budget, ChrononGrid
+from proxyd.core.model.schedule import Constraint, Reason
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.paced import LongestGapDemand
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
+from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
+
+GRID = ChrononGrid(10.0)
+GAP_S = 300.0
+
+
+def planner(*, rate_per_s: float = 1e-9, spacing_s: float = 60.0, fresh_until_s: float = 0.0) -> Planner:
+    """Return a planner of one source that was seen at 0, with a rule that allows a gap of 5 minutes."""
+    found = Planner(PlannerSettings(GRID, Budget(1.0), price_item_s=1e3, overflow=1.0, host_spacing_s=0.0, spend=False))
+    demands = Demands([DetectionDemand("r"), LongestGapDemand("r", GAP_S)])
+    log = ProbeLog(PolitenessBudget(spacing_s))
+    found.put(PlannedSource("s", "s", log, demands, rate_per_s, last_seen_s=0.0, fresh_until_s=fresh_until_s), now=0)
+    return found
+
+
+def starts_s(found: Planner, stop_s: float) -> dict[float, Reason]:
+    """Return when the source was probed, and why; every probe sees it."""
+    starts: dict[float, Reason] = {}
+    for now in range(round(stop_s / GRID.length_s)):
+        for planned in found.choose(now).probes:
+            starts[planned.start_s] = planned.probe.reason
+            found.finish("s", planned.start_s + 1.0, seen=True)
+    return starts
+
+
+@pytest.mark.parametrize("fresh_until_s", [0.0, 6 * 3600.0])
+def test_a_source_that_hardly_changes_is_seen_in_every_gap(fresh_until_s: float) -> None:
+    starts = starts_s(planner(fresh_until_s=fresh_until_s), 3600.0)
+    assert set(starts.values()) == {Reason.EVERY}
+    assert all(GAP_S - 20.0 <= after - before <= GAP_S + 1.0 for before, after in pairwise([0.0, *starts]))
+
+
+def test_one_that_changes_often_is_probed_as_often_as_that_is_worth() -> None:
+    gaps = [after - before for before, after in pairwise(starts_s(planner(rate_per_s=0.1), 3600.0))]
+    assert max(gaps) < GAP_S / 2
+
+
+def test_spacing_comes_first() -> None:
+    gaps = [after - before for before, after in pairwise(starts_s(planner(spacing_s=900.0), 4 * 3600.0))]
+    assert min(gaps) >= 900.0
+
+
+def test_freshness_holds_back_only_within_the_gap() -> None:
+    source = planner(fresh_until_s=6 * 3600.0).sources["s"]
+    assert source.obstacle_at(GAP_S - 1.0) is Constraint.FRESHNESS
+    assert source.obstacle_at(GAP_S) is None
+
+
+def test_the_shares_of_the_budget_count_it() -> None:
+    assert planner().sources["s"].demands.demand_per_s(GRID.length_s) == 1.0 / GAP_S
