@@ -865,6 +865,7 @@ SourceWritten = TypedDict(
         "websub": NotRequired[Literal["ON", "OFF"] | None],
         "robots": NotRequired[Literal["OBEY", "IGNORE"] | None],
         "backoff": NotRequired[Literal["ON", "OFF"] | None],
+        "ignore": NotRequired[list[str]],
         "fetch": NotRequired[Literal["BROWSER"] | None],
         "wait_for": NotRequired[str | None],
         "certificate": NotRequired[str | None],

@@ -15,7 +15,7 @@ from proxyd.core.model.field_values import normal_text, plain_text
 from proxyd.core.model.item import Item
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, FieldType, PageClass, Reader
-from proxyd.core.model.text_blocks import BLOCK_GAP
+from proxyd.core.model.text_blocks import BLOCK_GAP, without_lines
 from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page
 from proxyd.probing.documents.document_texts import clean, digest, load_json, looks_like_json
@@ -126,6 +126,8 @@ def _whole_page(body: bytes, content_type: str | None, page_class: PageClass) ->
     version, title, blocks = _blocks(body, content_type)
     if not blocks:
         raise UnreadableDocumentError("the page has no readable text; if scripts fill it in, read what they load")
+    if page_class.ignored and not (blocks := without_lines(blocks, page_class.ignored)):
+        raise UnreadableDocumentError("IGNORE leaves nothing of the text of the page")
     text = plain_text(clean(BLOCK_GAP.join(blocks)))
     fields = {each.path.lower(): text[:LONGEST_PAGE] for each in page_class.fields}
     item = Item(THE_PAGE, fields, None, digest([normal_text(text)]), former_hashes=(digest([text]),))

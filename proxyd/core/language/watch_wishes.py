@@ -14,6 +14,11 @@ _SEARCHED = {"FEED": "title", "PAGE": "text", VALUE_CLASS: VALUE_FIELD}
 WHEN_OF_VALUES = {"changes": "", "falls": "NEW.value < OLD.value", "rises": "NEW.value > OLD.value"}
 """When to tell of a value, and the condition for it."""
 
+DIGESTS = {"hourly": "EVERY 1 HOUR", "daily": "DAILY AT '08:00'", "weekly": "WEEKLY ON MONDAY AT '08:00'"}
+"""How often one message tells of all that came, as forms name it."""
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)")
+_UNITS = {"s": "SECONDS", "m": "MINUTES", "h": "HOURS", "d": "DAYS", "w": "WEEKS"}
+
 
 @dataclass(frozen=True, slots=True)
 class WatchWish:
@@ -31,6 +36,13 @@ class WatchWish:
     # Mail addresses, chats and webhooks; `secret` names the variable that holds the secret of webhooks
     to: tuple[str, ...] = ()
     secret: str | None = None
+    without: tuple[str, ...] = ()  # to leave out what holds one of these
+    every: str = ""  # the longest time between two probes, as people write it: "5 minutes"
+    digest: str = ""  # how often one message tells of all: one of `DIGESTS`, or as the language writes it
+    message: str = ""  # the wording of a message
+    profile: str = ""  # where it belongs; empty for the default
+    needs_browser: bool = False  # whether a browser runs the page's scripts
+    headers: tuple[tuple[str, str], ...] = ()  # names and values that each request carries
 
 
 def watch_text(wish: WatchWish) -> str:
@@ -53,14 +65,54 @@ def watch_text(wish: WatchWish) -> str:
         reads = f"{VALUE_FIELD}:{kind} FROM CSS {quote_text(wish.selector)}"
         statements.append(f"CREATE DOMAIN {domain} AS CLASS::{VALUE_CLASS}({reads});")
         page_class = f"{domain}.{VALUE_CLASS}"
+    if wish.headers:
+        statements.append(_source_text(wish, page_class))
     parts = [f"WATCH {quote_text(wish.url)}"]
     parts += [f"OF {page_class}"] if page_class else []
     parts += [] if wish.name is None else [f"AS {quote_name(wish.name)}"]
     parts += [] if wish.locale is None else [f"LOCALE {quote_text(wish.locale)}"]
+    parts += ["FETCH BROWSER"] if wish.needs_browser and not wish.headers else []
+    parts += [f"INTO {quote_name(wish.profile)}"] if wish.profile else []
     if condition := _condition(wish):
         parts.append(f"WHERE {condition}")
+    parts += [f"WITHOUT {', '.join(map(quote_text, wish.without))}"] if wish.without else []
+    parts += [f"EVERY {duration_text(wish.every)}"] if wish.every else []
+    parts += [f"MESSAGE {quote_text(wish.message)}"] if wish.message else []
+    parts += [f"DIGEST {DIGESTS.get(wish.digest, wish.digest)}"] if wish.digest else []
     parts += [f"TELL {delivery_text(to, wish.secret)}" for to in wish.to]
     return "\n".join([*statements, f"{' '.join(parts)};"])
+
+
+def _source_text(wish: WatchWish, page_class: str) -> str:
+    """Return the CREATE SOURCE that carries headers; the WATCH finds it by its address."""
+    name = re.sub(r"^[a-z]+://", "", wish.url).rstrip("/") or wish.url
+    headers = "".join(f" HEADER {quote_text(each)} {quote_text(value)}" for each, value in wish.headers)
+    browser = " FETCH BROWSER" if wish.needs_browser else ""
+    return f"CREATE SOURCE {quote_name(name)} OF {page_class or 'FEED'} AT {quote_text(wish.url)}{headers}{browser};"
+
+
+def duration_text(written: str) -> str:
+    """Return a length of time as the language writes it; a number alone is minutes. Raises ``ConfigError``.
+
+    >>> duration_text("5"), duration_text("5 min"), duration_text("2h"), duration_text("1 day")
+    ('5 MINUTES', '5 MINUTES', '2 HOURS', '1 DAYS')
+    """
+    found = _DURATION.fullmatch(written.strip().lower())
+    if found is None:
+        raise ConfigError([f"{written!r} is no length of time: write 5 minutes, or 2 hours"])
+    return f"{found[1]} {_UNITS[found[2][:1] or 'm']}"
+
+
+def headers_of(written: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers that lines such as ``Cookie: session=1`` name. Raises ``ConfigError``.
+
+    >>> headers_of("Cookie: a=1; b=2")
+    (('Cookie', 'a=1; b=2'),)
+    """
+    pairs = [line.partition(":") for line in written.splitlines() if line.strip()]
+    if wrong := [name.strip() for name, colon, _ in pairs if not colon or not name.strip()]:
+        raise ConfigError([f"{wrong[0]!r} is no header: write a name, a colon and the value, as Cookie: session=1"])
+    return tuple((name.strip(), value.strip()) for name, _, value in pairs)
 
 
 def _condition(wish: WatchWish) -> str:

@@ -80,6 +80,7 @@ class PageClass:
     fields: tuple[Field, ...] = ()
     each: Extraction | None = None
     key: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()  # what the lines hold that are left out of the text of a whole page
 
     @property
     def is_feed(self) -> bool:
@@ -151,6 +152,7 @@ class Source:
     websub: bool | None = None
     robots: bool | None = None
     backoff: bool | None = None
+    ignored: tuple[str, ...] = ()
     rendering: Rendering | None = None
     site: SiteChecks | None = None  # of a source of class SITE
 

@@ -6,12 +6,19 @@ comparing 14 kB by character takes seconds, and the result is unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
+from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
+import re2
+
+from proxyd.core.model.expression import re2_options
 from proxyd.core.model.field_values import normal_text
 
 BLOCK_GAP = "\n\n"
@@ -48,6 +55,59 @@ def blocks_of(text: str) -> list[str]:
     ['a\nb', 'c']
     """
     return [block for block in text.split(BLOCK_GAP) if block]
+
+
+_IN_SLASHES = re.compile(r"/(.+)/", re.DOTALL)
+_WORD = re.compile(r"\w+(?:[.,:'-]\w+)*")
+
+
+def pattern_problem(pattern: str) -> str | None:
+    r"""Return why lines cannot be compared with the text of an IGNORE, or ``None``.
+
+    >>> pattern_problem("views (today)"), pattern_problem(r"/\d+ views/"), pattern_problem("/(/")
+    (None, None, 'missing ): (')
+    """
+    try:
+        _line_pattern(pattern)
+    except re2.error as error:
+        return str(error.args[0].decode() if isinstance(error.args[0], bytes) else error)
+    return None
+
+
+@lru_cache(256)
+def _line_pattern(pattern: str) -> Any:
+    """Return the pattern that a line is searched for: the text in any case, or what stands between slashes."""
+    written = _IN_SLASHES.fullmatch(pattern)
+    options = re2_options()
+    options.case_sensitive = False
+    return re2.compile(written[1] if written else re2.escape(pattern), options)
+
+
+def without_lines(blocks: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    r"""Return blocks without the lines that a pattern is found in; nothing is left of a block of such lines.
+
+    >>> without_lines(["Prices\nUpdated 10:01", "7 Views"], ["updated", r"/^\d+ views$/"])
+    ['Prices']
+    """
+    compiled = [_line_pattern(each) for each in patterns]
+    left = (
+        "\n".join(line for line in block.split("\n") if not any(each.search(line) for each in compiled))
+        for block in blocks
+    )
+    return [block for block in left if block]
+
+
+def words_changed(changes: Iterable[BlockChange]) -> int:
+    """Return how many words differ between the old and the new blocks: those that came, or those that went if more.
+
+    >>> words_changed(diff_blocks("Tea costs 3 euros", "Tea costs 4 euros now"))
+    2
+    """
+    total = 0
+    for change in changes:
+        before, after = (Counter(_WORD.findall(" ".join(blocks))) for blocks in (change.old, change.new))
+        total += max((before - after).total(), (after - before).total())
+    return total
 
 
 def _count_nothing(_comparisons: int) -> None:

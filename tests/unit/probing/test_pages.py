@@ -43,6 +43,17 @@ def test_fields_are_found_under_their_lower_case_path() -> None:
     assert parse_page(b'[{"id": 1}]', None, URL, ROWS).items[0].fields == {"id": "1"}
 
 
+def test_lines_that_are_ignored_are_no_part_of_the_text() -> None:
+    ignoring = PageClass("PAGE", "D", PAGE.fields, ignored=("UPDATED", r"/^\d+ views$/"))
+    first, second = (
+        b"<p>Prices</p><p>Updated %d<br>daily</p><p>%d views</p>" % (number, number) for number in (10, 11)
+    )
+    assert parse_page(first, None, URL, ignoring).items[0].fields == {"text": "Prices\n\ndaily"}
+    assert hash_of(first, ignoring) == hash_of(second, ignoring)
+    with pytest.raises(UnreadableDocumentError, match="IGNORE leaves nothing"):
+        parse_page(b"<p>12 views</p>", None, URL, ignoring)
+
+
 def test_the_content_hash_changes_with_the_values_and_nothing_else() -> None:
     assert hash_of(b'[{"id": 1, "seen": 5}]') == hash_of(b'[{"seen": 6, "id": 1}]')
     assert hash_of(b'[{"id": 1}]') != hash_of(b'[{"id": 2}]')

@@ -89,6 +89,7 @@ FUNCTIONS: Mapping[str, _Function] = {
     "WEEKDAY": _PART,
     "YEAR": _PART,
     "COALESCE": _Function((_ANY,), 1, None, variadic=True),
+    "CHANGED_WORDS": _Function((_TEXT, _TEXT), 2, FieldType.INTEGER),
     "DIFF": _Function((_TEXT, _TEXT), 2, FieldType.STRING),
     "LENGTH": _Function((_TEXT,), 1, FieldType.INTEGER),
     "LOWER": _Function((_TEXT,), 1, FieldType.STRING),

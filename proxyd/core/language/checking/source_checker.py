@@ -28,7 +28,7 @@ from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, PageClass, Polit
 from proxyd.core.model.site import SPACING, SiteChecks
 
 _SITE_OPTIONS = ("certificate", "domain", "holding", "maintenance")
-_APART = {"headers", "browser", "wait_for", *_SITE_OPTIONS}
+_APART = {"headers", "ignored", "browser", "wait_for", *_SITE_OPTIONS}
 _OPTIONS = [each.attribute for each in SOURCE_OPTIONS if each.attribute not in _APART]
 """The options that a source has as they are written."""
 _OF_A_SITE = {
@@ -61,6 +61,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         domain=page_class.domain,
         url=statement.url.value,
         headers=tuple(header.value for header in statement.headers),
+        ignored=tuple(each.value for each in statement.ignored),
         rendering=Rendering(None if wait_for is None else wait_for.value) if statement.browser is not None else None,
         **options,
     )
@@ -78,6 +79,8 @@ def check_reading(
         _check_no_site(statement, page_class, reporter)
     if page_class is not None and statement.browser is not None:
         _check_rendered(page_class, statement.browser.span, reporter)
+    if page_class is not None and statement.ignored:
+        _check_ignored(page_class, statement.ignored[0].span, reporter)
     return page_class
 
 
@@ -104,6 +107,15 @@ def _check_no_site(statement: SourceOptions, page_class: PageClass, reporter: Re
         if (value := getattr(statement, clause.attribute)) is not None:
             message = f"{clause.words} is an option of sites, and this is of class {page_class.name}: write OF SITE"
             reporter.error(message, value.span)
+
+
+def _check_ignored(page_class: PageClass, span: TextSpan, reporter: Reporter) -> None:
+    """Report a class that does not read the text of whole pages."""
+    if page_class.is_feed:
+        message = f"IGNORE is for the text of pages, and {page_class.name} reads feeds: write WITHOUT in a WATCH"
+        reporter.error(message, span)
+    elif page_class == SITE_CLASS or any(each.extraction for each in page_class.fields):
+        reporter.error(f"IGNORE is for the text of whole pages: {page_class.name} reads none, so leave it out", span)
 
 
 def _check_rendered(page_class: PageClass, span: TextSpan, reporter: Reporter) -> None:

@@ -37,13 +37,25 @@ from proxyd.core.language.syntax.nodes import (
     without_scheme,
 )
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
-from proxyd.core.model.expression import Binary, Call, ClassName, Column, Expression, FromClass, Literal, Select, Unary
+from proxyd.core.model.expression import (
+    Binary,
+    Call,
+    ClassName,
+    Column,
+    Expression,
+    FromClass,
+    Literal,
+    Select,
+    TextSpan,
+    Unary,
+)
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, Anchor, FieldType, Life, Trigger, Utility, UtilityKind
 from proxyd.core.model.site import PERIOD
 
 DEFAULT_PROFILE = "default"
 _SIGN = re.compile(r"[][\\.^$*+?{}|()]")  # with a meaning in patterns
+_ADDED = r"(?i)(?:^|\n)\+ (?:[^\n]|\n  )*"  # DIFF has "+ " before what came, and indents its further lines
 _DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
 _UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
 """How the address of a WATCH on the source itself is read, if nothing else says so: any address can be."""
@@ -120,7 +132,7 @@ class _Expansion:
         reading = self._reading(watch.url, page_class)
         source, has_profile = self._sources.get(reading), profile.value in self._profiles
         name = self._source_name(watch, page_class) if source is None else source.name
-        news = self._classes.get(page_class.name.casefold())
+        news = self._brief(page_class)
         depends_on = page_class, has_profile, source is None, name.value, news
         before = self._memory.recall(watch, ())
         if before is not None and before[0] == depends_on:
@@ -141,25 +153,29 @@ class _Expansion:
         source = self._sources[self._reading(watch.url, self._class_of(watch))]
         for option, keyword in _HOW_TO_READ.items():
             written, other = getattr(watch, option), getattr(source, option)
-            if written is None or other == written:
+            if not written or other == written:
                 continue
-            has = f"has no {keyword}" if other is None else f"has {keyword} {other.value!r}"
+            has = f"has no {keyword}" if not other else f"has {keyword} {_shown(other)}"
             reader = f"the source {source.name.value!r}, which reads this address,"
-            message, span = f"{reader} {has}: write the same in both places", written.span
+            span = (written[0] if isinstance(written, tuple) else written).span
+            message = f"{reader} {has}: write the same in both places"
             yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
 
     def _wrong_words(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
-        """Yield an error for each WITHOUT that leaves out everything, or that has no item to look at."""
-        known = self._classes.get(self._class_of(watch).name.casefold())
-        has_items = known is not None and known.news is EventKind.INSERT and bool(known.texts)
+        """Yield an error for each WITHOUT that leaves out everything, and for what has no texts to look at."""
+        known = self._brief(self._class_of(watch))
+        has_texts = not _is_of_source(watch) and (known is None or bool(known.texts))
+        found: list[tuple[str, TextSpan]] = []
         for words in watch.without:
             if not words.value.strip():
-                message = "WITHOUT '' leaves out everything; write the words that you do not want"
-            elif _is_of_source(watch) or (known is not None and not has_items):
-                message = "WITHOUT looks at the texts of items and rows, and this has none; write a WHERE"
-            else:
-                continue
-            span = words.span
+                found.append(("WITHOUT '' leaves out everything; write the words that you do not want", words.span))
+            elif not has_texts:
+                found.append(("WITHOUT looks at texts, and this has none; write a WHERE", words.span))
+        is_of_page = has_texts and (known is None or _is_change_of_page(watch, known))
+        if watch.least_words is not None and not is_of_page:
+            message = "OVER n WORDS is for changes of a page's text; write a WHERE"
+            found.append((message, watch.least_words.span))
+        for message, span in found:
             yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
 
     def _class_of(self, watch: Watch) -> ClassName:
@@ -167,6 +183,10 @@ class _Expansion:
         if watch.page_class is not None:
             return watch.page_class
         return self._read_as.get(watch.url.value, _UPTIME_CLASS) if _is_of_source(watch) else _DEFAULT_CLASS
+
+    def _brief(self, page_class: ClassName) -> _ClassInBrief | None:
+        name = page_class.name.casefold()
+        return self._classes.get(f"{page_class.domain}.{name}" if page_class.domain else name)
 
     def _reading(self, url: Located[str], page_class: ClassName) -> tuple[str, str, str]:
         """Return an address and how it is read: the domain and the name of its class."""
@@ -185,7 +205,7 @@ class _Expansion:
     def _rule(
         self, watch: Watch, profile: Located[str], source: Located[str], page_class: ClassName
     ) -> InsertNotification:
-        known = self._classes.get(page_class.name.casefold())
+        known = self._brief(page_class)
         event = watch.event or (known.news if known else EventKind.INSERT)
         class_name = replace(_SOURCE_CLASS_NAME, span=page_class.span) if event.is_of_source else page_class
         return InsertNotification(
@@ -215,18 +235,49 @@ class _Expansion:
 
 
 def _condition(watch: Watch, event: EventKind, known: _ClassInBrief | None) -> Expression | None:
-    """Return the condition of a WATCH: its WHERE, and that no text of the item holds a word of its WITHOUT."""
-    if not watch.without or known is None or not known.texts or event.is_of_source:
-        return watch.where
+    """Return the condition of a WATCH: its WHERE, and what WITHOUT and OVER say of its texts."""
+    conditions = [] if watch.where is None else [watch.where]
+    if known is not None and known.texts and not event.is_of_source:
+        if watch.without:
+            conditions.append(_is_without(watch, event, known))
+        if watch.least_words is not None:
+            conditions.append(_is_over(watch.least_words, known))
+    return reduce(lambda left, right: Binary("AND", left, right, right.span), conditions) if conditions else None
+
+
+def _is_without(watch: Watch, event: EventKind, known: _ClassInBrief) -> Expression:
+    """Return that no text of the item, or nothing that came to the texts of a page, holds a word of WITHOUT."""
     span, row = watch.without[0].span, "OLD." if event is EventKind.DELETE else ""
-    columns: list[Expression] = [
-        Call("COALESCE", (Column(row + path, span=span), Literal("", span)), span) for path in known.texts
-    ]
-    text = reduce(lambda texts, column: _join(_join(texts, Literal(" ", span)), column), columns)
     # One pattern: a condition for each word and text would nest as deeply as there are words
-    pattern = "(?i)" + "|".join(_SIGN.sub(r"\\\g<0>", words.value) for words in watch.without)
-    is_free = Unary("NOT", Binary("REGEXP", text, Literal(pattern, span), span), span)
-    return is_free if watch.where is None else Binary("AND", watch.where, is_free, span)
+    words = "|".join(_SIGN.sub(r"\\\g<0>", each.value) for each in watch.without)
+    texts: list[Expression] = [Column(row + path, span=span) for path in known.texts]
+    gap, pattern = " ", f"(?i){words}"
+    if _is_change_of_page(watch, known):
+        texts = [_compared("DIFF", path, span) for path in known.texts]
+        gap, pattern = "\n", f"{_ADDED}(?:{words})"
+    parts: list[Expression] = [Call("COALESCE", (each, Literal("", span)), span) for each in texts]
+    joined = reduce(lambda left, right: _join(_join(left, Literal(gap, span)), right), parts)
+    return Unary("NOT", Binary("REGEXP", joined, Literal(pattern, span), span), span)
+
+
+def _is_over(words: Located[int], known: _ClassInBrief) -> Expression:
+    """Return that more words of the texts of a page changed."""
+    counts: list[Expression] = [
+        Call("COALESCE", (_compared("CHANGED_WORDS", path, words.span), Literal(0, words.span)), words.span)
+        for path in known.texts
+    ]
+    total = reduce(lambda left, right: Binary("+", left, right, words.span), counts)
+    return Binary(">", total, Literal(words.value, words.span), words.span)
+
+
+def _compared(function: str, path: str, span: TextSpan) -> Expression:
+    """Return a function of a field before and after a change."""
+    return Call(function, (Column(f"OLD.{path}", span=span), Column(f"NEW.{path}", span=span)), span)
+
+
+def _is_change_of_page(watch: Watch, known: _ClassInBrief) -> bool:
+    """Whether a WATCH tells of changes of a page that is one row."""
+    return known.news is EventKind.UPDATE and watch.event in (None, EventKind.UPDATE)
 
 
 def _join(left: Expression, right: Expression) -> Expression:
@@ -285,6 +336,12 @@ def _delivery(delivery: Delivery) -> Delivery:
     return delivery
 
 
+def _shown(option: object) -> str:
+    """Return the value of an option for an error."""
+    values = option if isinstance(option, tuple) else (option,)
+    return ", ".join(repr(getattr(each, "value", each)) for each in values)
+
+
 def _is_of_source(watch: Watch) -> bool:
     """Whether a WATCH is on the source itself, and leaves it to other statements how the address is read."""
     return watch.page_class is None and watch.event is not None and watch.event.is_of_source
@@ -295,13 +352,19 @@ def _classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[str, _C
     for name, built_in in BUILT_IN.classes.items():
         types = [(each.path, each.type) for each in built_in.fields]
         brief = _in_brief(BUILT_IN.name, types, has_rows=built_in.each is not None)
-        yield name.casefold(), replace(brief, news=EventKind.HEALTH) if built_in == SITE_CLASS else brief
+        yield from _named(name, replace(brief, news=EventKind.HEALTH) if built_in == SITE_CLASS else brief)
     for statement in statements:
         if isinstance(statement, CreateDomain):
             for declared in statement.classes:
                 types = [(each.path.value, each.type) for each in declared.fields]
                 brief = _in_brief(statement.name.value, types, has_rows=declared.each is not None)
-                yield declared.name.value.casefold(), brief
+                yield from _named(declared.name.value, brief)
+
+
+def _named(name: str, brief: _ClassInBrief) -> Iterator[tuple[str, _ClassInBrief]]:
+    """Yield a class by its name, and by that after its domain's."""
+    yield name.casefold(), brief
+    yield f"{brief.domain}.{name.casefold()}", brief
 
 
 def _in_brief(domain: str, types: Sequence[tuple[str, FieldType]], *, has_rows: bool) -> _ClassInBrief:

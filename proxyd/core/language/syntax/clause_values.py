@@ -478,6 +478,18 @@ def _check_target(values: Values, target: Decimal, span: TextSpan) -> None:
         values.reporter.error(message, span)
 
 
+def _parse_words(parser: TokenReader) -> int:
+    """words = NUMBER WORDS"""
+    count = parse_whole(parser, "the number of words")
+    parser.expect("WORD")
+    return count
+
+
+WORDS = Value(
+    _parse_words,
+    lambda count: f"{count} WORDS",
+    lambda values, count, span: values.at_least_one("the number of words", count, span),
+)
 TARGET = Value(_parse_share, _format_share, _check_target)
 
 

@@ -37,6 +37,7 @@ from proxyd.core.language.syntax.clause_values import (
     UTILITY,
     WEBSUB,
     WITHIN,
+    WORDS,
     Value,
     constant,
     expiry,
@@ -159,6 +160,18 @@ _WAIT_FOR = Clause(
     description="CSS selector that the browser waits for",
     examples=("li.result",),
 )
+_IGNORE = Clause(
+    "IGNORE",
+    "ignored",
+    Value(
+        lambda parser: series(parser, parse_text), quote_text, lambda values, *pattern: values.ignored_lines(*pattern)
+    ),
+    is_located=False,
+    adds_up=True,
+    form=JsonForm.NAMES,
+    json_name="ignore",
+    description="what the lines of a page hold that are left out of its text; /a pattern/ between slashes",
+)
 _OF_SITES = (
     Clause(
         "CERTIFICATE",
@@ -212,6 +225,7 @@ SOURCE_OPTIONS = (
     Clause("WEBSUB", "websub", WEBSUB),
     Clause("ROBOTS", "robots", switch("OBEY", "IGNORE")),
     Clause("BACKOFF", "backoff", switch("ON", "OFF")),
+    _IGNORE,
     _BROWSER,
     _WAIT_FOR,
     *_OF_SITES,
@@ -270,6 +284,7 @@ _WITHIN_LIFE = Clause("WITHIN", "life", WITHIN, is_located=False, show_statement
 WATCH_OPTIONS = (
     Clause("OF", "page_class", Value(parse_class_name, format_class), is_located=False),
     _LOCALE,
+    _IGNORE,
     _BROWSER,
     _WAIT_FOR,
     *_OF_SITES,
@@ -284,6 +299,7 @@ WATCH_OPTIONS = (
         is_located=False,
         adds_up=True,
     ),
+    Clause("OVER", "least_words", WORDS),
     _WITHIN_LIFE,
     replace(_EVERY, words="EVERY"),
     replace(_SCREENSHOT, words="SCREENSHOT"),

@@ -114,6 +114,7 @@ class SourceOptions(_Written):
     websub: Located[bool] | None = None
     robots: Located[bool] | None = None
     backoff: Located[bool] | None = None
+    ignored: tuple[Located[str], ...] = ()
     browser: Located[bool] | None = None
     wait_for: Located[str] | None = None
     certificate: Located[Duration | None] | None = None
@@ -230,6 +231,8 @@ class Watch(_Written):
     after: After | None = None
     where: Expression | None = None
     without: tuple[Located[str], ...] = ()
+    ignored: tuple[Located[str], ...] = ()
+    least_words: Located[int] | None = None
     life: Located[Life] | None = None
     target: Located[Decimal] | None = None
     longest_gap: Located[Duration] | None = None

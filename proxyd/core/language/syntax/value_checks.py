@@ -19,6 +19,7 @@ from proxyd.core.model.decimal_marks import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.profile import Digest, Extraction, Reader
+from proxyd.core.model.text_blocks import pattern_problem
 
 _LONGEST_ADDRESS = 4096  # a longer one is not asked
 _PLAIN_ADDRESS = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,4})?(?:[/?#][\x21-\x7e]*)?")  # nearly all
@@ -200,6 +201,13 @@ class Values:
         """Report a text that is not a CSS selector."""
         if not selector.strip() or selector_problem(Extraction(Reader.CSS, selector)) is not None:
             self.reporter.error(f"{selector!r} is not a CSS selector", span)
+
+    def ignored_lines(self, pattern: str, span: TextSpan) -> None:
+        """Report what no line can match, or every line does."""
+        if not pattern.strip():
+            self.reporter.error("IGNORE '' would leave out everything; write what the lines hold", span)
+        elif (problem := pattern_problem(pattern)) is not None:
+            self.reporter.error(f"{pattern} is no pattern: {problem}", span)
 
     def zone(self, zone: str, span: TextSpan) -> None:
         """Report a name that is not an IANA time zone."""

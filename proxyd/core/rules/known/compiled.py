@@ -28,7 +28,9 @@ def reading_of(source: Source, page_class: PageClass | None) -> str:
     how = () if page_class is None or page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
     asked: object = (source.url, how) if source.post is None else (source.url, how, source.post)
     shown = asked if source.rendering is None else (asked, source.rendering)
-    read = shown if source.locale is None else (shown, source.locale)
+    read: object = shown if source.locale is None else (shown, source.locale)
+    if source.ignored:
+        read = read, source.ignored
     return hashlib.sha256(repr(read).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -39,7 +41,7 @@ def probe_request(source: Source, declaration: Declaration, *, wants_picture: bo
     return ProbeRequest(
         source.source_id,
         source.url,
-        page_class=page_class,
+        page_class=replace(page_class, ignored=source.ignored) if source.ignored else page_class,
         reading=reading_of(source, page_class),
         locale=source.locale,
         headers=source.headers,

@@ -40,6 +40,7 @@ from proxyd.core.rules.programs.function_values import (
     Regex,
     arithmetic,
     cast,
+    changed_words,
     diff,
     like_matcher,
     like_read,
@@ -291,9 +292,10 @@ class Compiler:
     def _call(self, node: Call) -> Closure:
         arguments = [self._closure(argument) for argument in node.arguments]
         name = node.function.upper()
-        if name == "DIFF":
+        if name in {"DIFF", "CHANGED_WORDS"}:
             old, new = arguments
-            return lambda row: _made(row, diff(old(row), new(row), row.meter))
+            compare = diff if name == "DIFF" else changed_words
+            return lambda row: _made(row, compare(old(row), new(row), row.meter))
         if name == "NUMBER":
             return self._number(arguments)
         if name == "REGEXP_SUBSTR":

@@ -19,7 +19,7 @@ from proxyd.core.model.field_values import coerce, iso_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import FieldType
-from proxyd.core.model.text_blocks import diff_blocks
+from proxyd.core.model.text_blocks import diff_blocks, words_changed
 from proxyd.core.rules.programs.meter import Meter, check_length
 
 
@@ -178,6 +178,13 @@ def diff(old: Value, new: Value, meter: Meter) -> Value:
     if old is None or new is None:
         return None
     return "\n".join(map(str, diff_blocks(str(old), str(new), spend=meter.spend)))
+
+
+def changed_words(old: Value, new: Value, meter: Meter) -> Value:
+    """Return how many words of two texts differ; raises ``EvaluationError``."""
+    if old is None or new is None:
+        return None
+    return words_changed(diff_blocks(str(old), str(new), spend=meter.spend))
 
 
 _STEPS_TO_COMPILE = 8

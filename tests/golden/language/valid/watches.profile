@@ -11,3 +11,5 @@ WATCH 'https://example.org/page' OF PAGE ON DELETE DIGEST WEEKLY ON MONDAY AT '0
 CREATE PROFILE "testing" DELIVER TO LOG 'testing';
 INSERT NOTIFICATION "plain" INTO "testing" SET QUERY "SELECT title FROM FEED" SET TRIGGER "ON INSERT TO FEED" WITHIN 1 HOUR SET MESSAGE '{title}';
 WATCH 'https://example.org/terms/' OF PAGE EVERY 5 MINUTES AS "often";
+WATCH 'https://example.org/prices' OF "built-in".PAGE IGNORE 'updated', '/^\d+ views$/' OVER 5 WORDS WITHOUT 'cookie';
+CREATE SOURCE "board" OF "built-in".PAGE AT 'https://example.org/board' IGNORE 'seen by';

@@ -63,6 +63,21 @@ async def test_the_difference_of_a_page() -> None:
     assert json.loads(body)["data"]["rule"] == "shop.example.org/terms"
 
 
+@pytest.mark.parametrize(
+    ("option", "after", "count"),
+    [
+        ("OVER 3 WORDS", "You have 14 days.", 0),
+        ("OVER 3 WORDS", "You have a fortnight to send it back.", 1),
+        ("WITHOUT 'cookies'", "You have 30 days.\n\nWe use\nCookies.", 0),
+        ("WITHOUT 'days', 'cookies'", "You have a fortnight.", 1),  # what went away does not count
+    ],
+)
+async def test_changes_of_a_page_that_are_left_out(option: str, after: str, count: int) -> None:
+    before, changed_to = (Item("page", {"text": text}, None, text) for text in ("You have 30 days.", after))
+    profile = f"WATCH 'https://shop.example.org/terms' OF PAGE {option};"
+    assert len(await told(profile, [before], [changed_to])) == count
+
+
 async def course(
     profile: str, seen: Callable[[float], OutcomeKind], *, until_s: float, took_s: float = 0.1
 ) -> list[tuple[float, bytes]]:
