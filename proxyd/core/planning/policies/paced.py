@@ -109,7 +109,13 @@ class PacedDemand(RuleDemand):
 
 @dataclass(slots=True)
 class LongestGapDemand(RuleDemand):
-    """A probe at the latest ``gap_s`` seconds after the source was seen, beside what the rule's policy asks for."""
+    """A probe at the latest ``gap_s`` seconds after the source was seen, beside what the rule's policy asks for.
+
+    Examples
+    --------
+    >>> LongestGapDemand("r", gap_s=300.0).demand_per_s(10.0) * 300.0
+    1.0
+    """
 
     gap_s: float
 
