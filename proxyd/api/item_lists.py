@@ -82,8 +82,11 @@ class ItemLists:
         return wire.Page[wire.ItemFound](items=[item_found(each) for each in page.items], next_cursor=next_cursor)
 
     async def get_item(self, position: str) -> wire.ItemShown:
-        """Return an item with its content, made safe to show."""
-        article = await self._reading.article(parse_position(position, "an item's position is a number"))
+        """Return an item with its content, made safe to show.
+
+        If its source has FULL ARTICLES and its feed only a teaser, the page is fetched first, once.
+        """
+        article = await self._reading.full_article(parse_position(position, "an item's position is a number"))
         return await asyncio.to_thread(item_shown, article)
 
     async def mark_items(self, request: web.Request) -> wire.MarksMade:
@@ -129,7 +132,9 @@ def item_shown(article: StoredArticle) -> wire.ItemShown:
         wire.ItemShown,
         **_members(found),
         author=author if isinstance(author, str) and author else None,
-        content=safe_html(content, found.link or ""),
+        content=safe_html(content if article.full is None else article.full.html or content, found.link or ""),
+        full=article.full is not None and bool(article.full.html),
+        full_failure=None if article.full is None else article.full.failure or None,
         values=own,
         enclosures=_enclosures(fields),
     )

@@ -244,7 +244,7 @@ def _queries(
         choices=loops.choices,
         history=store.history,
         items=store.items,
-        reading=Reading(declarations, store.reading, clock, zone),
+        reading=Reading(declarations, store.reading, parts.prober, clock, zone),
         news=news,
         discovery=FeedDiscovery(parts.prober),
         deliveries=DeliveryQueries(*(declarations, store, loops.notifier, parts.channel, parts.secrets, clock), zone),

@@ -218,6 +218,8 @@ class ItemShown(TypedDict):
     starred: bool
     author: str | None
     content: str
+    full: bool
+    full_failure: str | None
     values: dict[str, Any]
     enclosures: list[EnclosureShown]
 
@@ -868,6 +870,7 @@ SourceWritten = TypedDict(
         "ignore": NotRequired[list[str]],
         "fetch": NotRequired[Literal["BROWSER"] | None],
         "wait_for": NotRequired[str | None],
+        "full_articles": NotRequired[Literal["ARTICLES"] | None],
         "certificate": NotRequired[str | None],
         "domain_expiry": NotRequired[str | None],
         "holding": NotRequired[str | None],

@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
-from proxyd.base.ports import Clock
+from proxyd.base.ports import Clock, Prober
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language import no_such
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.item import Value
+from proxyd.core.model.outcome import ProbeRequest
+from proxyd.core.model.profile import ARTICLE, PREVIEW_FIELD, Declaration
+from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
+from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.declarations import Declarations
-from proxyd.store.item_rows import ME, Shelf, SqlReading, StoredArticle, UnreadCounts, View
+from proxyd.store.item_rows import ME, FullText, Shelf, SqlReading, StoredArticle, UnreadCounts, View
 
 _MOST_FOLDERS, _MOST_NAMED = 200, 50
+_AGAIN_S = 3600.0
+_MOST_AT_ONCE, _MOST_WAIT_S, _MOST_REASON = 4, 15.0, 300
+_TEASER = 1_500  # characters of a text; longer ones are whole articles
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +46,12 @@ class Folders:
 class Reading:
     """Answers what people read; a folder is a profile, and holds the sources that its rules are about."""
 
-    def __init__(self, declarations: Declarations, stored: SqlReading, clock: Clock, zone: tzinfo | None) -> None:
+    def __init__(
+        self, declarations: Declarations, stored: SqlReading, prober: Prober, clock: Clock, zone: tzinfo | None
+    ) -> None:
         self.stored = stored
+        self._prober = prober
+        self._fetching: set[int] = set()
         self._declarations = declarations
         self._clock = clock
         self._zone = zone or UTC
@@ -65,6 +76,42 @@ class Reading:
         if found is None:
             raise NotFoundError("there is no such item; items are deleted when they are older than `retention`")
         return found
+
+    async def full_article(self, position: int, *, again: bool = False) -> StoredArticle:
+        """Return an item with the text of its page, if its source has FULL ARTICLES and its feed only a teaser.
+
+        The page is fetched once; after a failure again when ``again`` is set, or an hour later.
+        """
+        found = await self.article(position)
+        source = self._declarations.declaration.sources.get(found.item.source_id)
+        link = found.item.link or ""
+        if source is None or not source.full_articles or not is_web(link) or not is_teaser(found.fields):
+            return found
+        if found.full is not None and (found.full.html or not (again or self._is_long_ago(found.full))):
+            return found
+        return replace(found, full=await self._fetch(position, link))
+
+    def _is_long_ago(self, full: FullText) -> bool:
+        return self._clock.time_s() - full.fetched_s >= _AGAIN_S
+
+    async def _fetch(self, position: int, url: str) -> FullText:
+        """Fetch the page of an item as a probe does: guarded, within the limits of its host, obeying robots.txt."""
+        now_s = self._clock.time_s()
+        if position in self._fetching or len(self._fetching) >= _MOST_AT_ONCE:
+            return FullText("", "other articles are being fetched; try again in a few seconds", now_s)
+        self._fetching.add(position)
+        try:
+            async with asyncio.timeout(_MOST_WAIT_S):
+                read = await self._prober.probe(ProbeRequest(url, url, page_class=ARTICLE, obeys_robots=True))
+            is_read = read.kind.is_success and bool(read.items)
+            html = str(read.items[0].fields[PREVIEW_FIELD]) if is_read else ""
+            full = FullText(html, "" if is_read else f"{read.kind.value}: {read.detail}"[:_MOST_REASON], now_s)
+        except TimeoutError:
+            full = FullText("", f"the page did not come within {_MOST_WAIT_S:g} s", now_s)
+        finally:
+            self._fetching.discard(position)
+        await self.stored.keep_full(position, full)
+        return full
 
     async def mark(self, positions: Sequence[int], *, read: bool | None = None, starred: bool | None = None) -> int:
         """Mark items; return how many of them there are."""
@@ -91,6 +138,15 @@ class Reading:
         if self._sources_of[0] is not declaration:
             self._sources_of = declaration, await asyncio.to_thread(_sources_by_profile, declaration)
         return self._sources_of[1]
+
+
+def is_teaser(fields: Mapping[str, Value]) -> bool:
+    """Return whether a feed has only the beginning of an article.
+
+    >>> is_teaser({"channel.item.description": "<p>It began…</p>"}), is_teaser({"channel.item.content": "word " * 999})
+    (True, False)
+    """
+    return all(len(readable(fields.get(f"{OF_ITEMS}{name}"))) < _TEASER for name in ("content", "description"))
 
 
 def _sources_by_profile(declaration: Declaration) -> dict[str, frozenset[str]]:

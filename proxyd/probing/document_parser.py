@@ -14,7 +14,7 @@ from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import normal_text, plain_text
 from proxyd.core.model.item import Item
 from proxyd.core.model.numbers import plain_number, read_number
-from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, FieldType, PageClass, Reader
+from proxyd.core.model.profile import ARTICLE, PREVIEW, PREVIEW_FIELD, FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP, without_lines
 from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page
@@ -22,6 +22,7 @@ from proxyd.probing.documents.document_texts import clean, digest, load_json, lo
 from proxyd.probing.documents.probe_failures import EmptyDocumentError, ParserFailedError, UnreadableDocumentError
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_feed
+from proxyd.probing.pages.articles import find_article
 from proxyd.probing.pages.html_pages import page_blocks, page_preview, parse_html_page
 from proxyd.probing.pages.json_pages import parse_json_page
 from proxyd.probing.pages.page_values import THE_PAGE, ParsedPage
@@ -101,8 +102,9 @@ def parse_page(
     if body.startswith(GZIP):
         raise UnreadableDocumentError("this is gzip data that the server does not declare as such")
     if page_class == PREVIEW:
-        markup = page_preview(_text(body, content_type))
-        return ParsedPage((Item(THE_PAGE, {PREVIEW_FIELD: markup}, None, digest([markup])),), "html", None)
+        return _markup_alone(page_preview(_text(body, content_type)))
+    if page_class == ARTICLE:
+        return _markup_alone(find_article(_text(body, content_type), url))
     readers = {each.extraction.reader for each in page_class.fields if each.extraction}
     if not readers:
         return _whole_page(body, content_type, page_class)
@@ -111,6 +113,11 @@ def parse_page(
     if looks_like_json(body):
         raise UnreadableDocumentError("this is JSON, not a web page")
     return parse_html_page(_text(body, content_type), url, page_class, languages)
+
+
+def _markup_alone(markup: str) -> ParsedPage:
+    """Return a page as one item with nothing but markup, for people."""
+    return ParsedPage((Item(THE_PAGE, {PREVIEW_FIELD: markup}, None, digest([markup])),), "html", None)
 
 
 def _text(body: bytes, content_type: str | None) -> str:

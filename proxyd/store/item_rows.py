@@ -7,7 +7,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import partial
 from heapq import merge
@@ -60,7 +60,8 @@ _MOST_SCANNED = 5_000  # items that one answer looks at
 _CHUNK, _FIRST_CHUNK = 500, 64
 _SLACK_S = 3600.0  # by which items may be stored later than others that were seen after them
 _EVERY = ""  # in ``read_up_to``, in place of the name of a source
-_UPSERT_MARK, _UPSERT_UP_TO = Upsert(t.marks), Upsert(t.read_up_to)
+_UPSERT_MARK, _UPSERT_UP_TO, _UPSERT_ARTICLE = Upsert(t.marks), Upsert(t.read_up_to), Upsert(t.articles)
+_a = (t.articles.c.html, t.articles.c.failure, t.articles.c.fetched_s)
 
 
 class View(Enum):
@@ -110,11 +111,21 @@ class UnreadCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class FullText:
+    """What the page of an item holds, as HTML of strangers, or why it could not be read; unix seconds."""
+
+    html: str
+    failure: str
+    fetched_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoredArticle:
-    """An item with all its fields."""
+    """An item with all its fields, and the text of its page if that was fetched."""
 
     item: FoundItem
     fields: Mapping[str, Value]
+    full: FullText | None = None
 
 
 class SqlReading:
@@ -164,9 +175,21 @@ class SqlReading:
             if not found:
                 return None
             text = connection.scalar(select(_i.fields).where(_i.position == position))
-            return StoredArticle(found[0], rows.item_fields(text or "{}"))
+            fetched = select(*_a).where(t.articles.c.position == position)
+            full = next((FullText(*row) for row in connection.execute(fetched)), None)
+            return StoredArticle(found[0], rows.item_fields(text or "{}"), full)
 
         return await self._people.call(read)
+
+    async def keep_full(self, position: int, full: FullText) -> None:
+        """Store what the page of an item holds, unless the item was deleted meanwhile."""
+
+        def write(connection: Connection) -> None:
+            item = select(_i.position).where(_i.position == position).with_for_update(read=True, key_share=True)
+            if connection.scalar(item) is not None:
+                execute_many(connection, _UPSERT_ARTICLE, [{"position": position, **asdict(full)}])
+
+        await self._writer.submit(write)
 
     async def mark(
         self,

@@ -13,7 +13,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import SourceState, StoredEvent
 from proxyd.store import item_rows
 from proxyd.store.databases import tables as t
-from proxyd.store.item_rows import SHOWN_SEEDS, Shelf, View
+from proxyd.store.item_rows import SHOWN_SEEDS, FullText, Shelf, View
 from proxyd.store.retention import expire
 from proxyd.store.sql_store import SqlStore
 from tests.observations import observed
@@ -119,6 +119,23 @@ async def test_starred_items_outlive_retention_and_marks_go_with_their_items(sto
     await store.reading.mark([at["a1"]], now_s=5.0, starred=False)
     await expire(store.writer, 1000.0, retention_s=500.0)
     assert set(await positions(store)) == {"b1"}
+
+
+async def test_the_text_of_a_page_is_kept_as_long_as_its_item(store: SqlStore) -> None:
+    await record(store, "a", item("a", 1))
+    at = await positions(store)
+    for text in (FullText("", "status 503", 5.0), FullText("<p>x</p>", "", 9.0)):
+        await store.reading.keep_full(at["a1"], text)
+        article = await store.reading.article(at["a1"])
+        assert article is not None
+        assert article.full == text
+    await store.reading.keep_full(99, FullText("", "gone", 5.0))
+    gone = replace(item("a", 2), item=item("a", 1).item, kind=EventKind.DELETE)
+    await record(store, "a", gone, at_s=900.0)
+    await record(store, "b", item("b", 1))
+    await expire(store.writer, 1000.0, retention_s=500.0)
+    count = select(func.count()).select_from(t.articles)
+    assert await store.writer.submit(lambda on: on.scalar(count)) == 0
 
 
 async def test_the_newest_item_stays_so_that_no_other_gets_its_position(store: SqlStore) -> None:

@@ -12,9 +12,12 @@ from lxml.etree import Element
 from lxml.html import document_fromstring
 
 from proxyd.api.item_lists import safe_html
+from proxyd.base.ports import MaySend, always
 from proxyd.client import ApiError, Client
 from proxyd.core.model.item import Item
-from tests.fleets import changed, item
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.profile import PREVIEW_FIELD
+from tests.fleets import changed, item, source
 from tests.hostile import ALL
 from tests.integration.api_world import T0, Running, running_api
 from tests.integration.dashboard_world import OWN, Browser
@@ -123,6 +126,49 @@ async def test_only_articles_may_show_pictures_of_the_web(running: Running) -> N
     assert policies[place].replace(" http: https:", "").removesuffix("; media-src") == policies["/read"]
     assert f'<audio controls preload="none" src="{sound}">' in page
     assert "Ann" in page
+
+
+class Pages:
+    """A prober that answers for pages of articles."""
+
+    def __init__(self) -> None:
+        self.asked: list[ProbeRequest] = []
+        self.html = ""
+
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
+        self.asked.append(request)
+        if not self.html:
+            return ProbeOutcome(request.source_id, OutcomeKind.HTTP_ERROR, T0, T0, 503, detail="status 503")
+        page = Item("page", {PREVIEW_FIELD: self.html}, None, "h")
+        return ProbeOutcome(request.source_id, OutcomeKind.CHANGED, T0, T0, 200, items=(page,))
+
+
+async def test_the_page_of_a_teaser_is_fetched_once_and_after_a_failure_when_somebody_asks(running: Running) -> None:
+    pages = Pages()
+    running.control.queries.reading._prober = pages
+    await running.control.declarations.declare(source("full", options="FULL ARTICLES"))
+    link = "https://a.example/1"
+    long = item("Long", T0 + 1.0, link="https://a.example/2", content="word " * 400)
+    await shows(running, "full", item("Short", T0, link=link, content="Teaser"), long)
+    await shows(running, "s", item("Plain", T0, content="Teaser", link=link))
+    browser = await signed(running)
+    plain, whole, short = places((await browser.get("/read"))[1])
+    for place in (plain, whole):
+        assert "<h1" in (await browser.get(place, **OPENED))[1]
+    assert pages.asked == []
+    for _ in range(2):
+        page = (await browser.get(short, **OPENED))[1]
+        assert "Teaser" in page
+        assert "could not be fetched: <bdi>http_error: status 503" in page
+    assert len(pages.asked) == 1
+    assert (pages.asked[0].url, pages.asked[0].obeys_robots) == (link, True)
+    pages.html = "<p>The whole article.</p><script>x</script>"
+    answer, _ = await browser.post(f"{short}/fetch", {"back": short})
+    assert answer.status == 303
+    for _ in range(2):
+        page = (await browser.get(short, **OPENED))[1]
+        assert "<p>The whole article.</p></div>" in page
+    assert len(pages.asked) == 2
 
 
 @pytest.mark.parametrize("text", ALL.values(), ids=ALL.keys())

@@ -95,6 +95,7 @@ class Dashboard:
             WebRoute("POST", "/read/marks", "read", reader.mark_many),
             WebRoute("GET", "/read/{position}", "read", reader.article, policy=POLICY_OF_ARTICLES),
             WebRoute("POST", "/read/{position}/mark", "read", reader.mark),
+            WebRoute("POST", "/read/{position}/fetch", "read", reader.fetch),
             WebRoute("GET", "/state", "read", pages.state),
             WebRoute("GET", "/more", "read", pages.more),
             WebRoute("GET", "/sources", "read", pages.sources),

@@ -100,6 +100,13 @@ class ReaderPages:
             older=older.items[0].position if older.items else None,
         )
 
+    async def fetch(self, request: web.Request) -> web.StreamResponse:
+        """Fetch the page of an item again, after a failure."""
+        position = parse_position(request.match_info["position"], _NOT_A_POSITION)
+        form = await read_form(request)
+        await self._reading.full_article(position, again=True)
+        raise web.HTTPSeeOther(URL(local_path(form.get("back", "/read")), encoded=True))
+
     async def mark(self, request: web.Request) -> web.StreamResponse:
         """Mark an item as read, unread, starred or not."""
         position = parse_position(request.match_info["position"], _NOT_A_POSITION)

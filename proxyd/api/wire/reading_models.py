@@ -52,6 +52,8 @@ class ItemShown(ItemFound):
 
     author: str | None
     content: str = Field(description="HTML without scripts, styles and forms; empty for an item of a page")
+    full: bool = Field(description="whether the content is that of its page, because its feed has only a teaser")
+    full_failure: str | None = Field(description="why the page of a teaser could not be read")
     values: dict[str, Any] = Field(description="the fields of an item of a page; empty for a feed")
     enclosures: list[EnclosureShown]
 

@@ -154,6 +154,7 @@ class Source:
     backoff: bool | None = None
     ignored: tuple[str, ...] = ()
     rendering: Rendering | None = None
+    full_articles: bool = False  # whether the page of an item is read where its feed has only a teaser
     site: SiteChecks | None = None  # of a source of class SITE
 
     @property
@@ -462,5 +463,7 @@ PROBE_FIELDS: Mapping[str, Field] = MappingProxyType(
 
 
 PREVIEW_FIELD = "html"
+ARTICLE = PageClass("ARTICLE", "", (Field(PREVIEW_FIELD, FieldType.STRING),))
+"""The main text of a page, for people who read an item; no declaration can name it."""
 PREVIEW = PageClass("PREVIEW", "", (Field(PREVIEW_FIELD, FieldType.STRING),))
 """Only the dashboard uses it: no declaration can name it."""

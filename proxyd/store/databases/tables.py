@@ -222,6 +222,15 @@ _is_starred, _is_unread = marks.c.starred_s.is_not(None), marks.c.is_read.is_(Fa
 Index("ix_marks_starred", marks.c.person, marks.c.position, sqlite_where=_is_starred, postgresql_where=_is_starred)
 Index("ix_marks_unread", marks.c.person, marks.c.position, sqlite_where=_is_unread, postgresql_where=_is_unread)
 
+articles = Table(  # the text of the page of an item whose feed has only a teaser; it goes with its item
+    "articles",
+    metadata,
+    Column("position", _NUMBER, ForeignKey("items.position", ondelete="CASCADE"), primary_key=True),
+    Column("html", Text, nullable=False),  # as a stranger wrote it; empty if it could not be read
+    Column("failure", Text, nullable=False),
+    Column("fetched_s", Float, nullable=False),
+)
+
 read_up_to = Table(  # up to which position a person has read a source, or all of them if its name is empty
     "read_up_to",
     metadata,

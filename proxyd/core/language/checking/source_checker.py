@@ -81,6 +81,8 @@ def check_reading(
         _check_rendered(page_class, statement.browser.span, reporter)
     if page_class is not None and statement.ignored:
         _check_ignored(page_class, statement.ignored[0].span, reporter)
+    if page_class is not None and statement.full_articles is not None:
+        _check_articles(page_class, statement.full_articles.span, reporter)
     return page_class
 
 
@@ -128,6 +130,13 @@ def _check_rendered(page_class: PageClass, span: TextSpan, reporter: Reporter) -
         reporter.error(message, span)
     elif page_class.is_feed or any(each is not None and READER_KINDS[each.reader].is_of_json for each in named):
         message = f"FETCH BROWSER is for web pages, but {page_class.name} reads other documents: write OF PAGE"
+        reporter.error(message, span)
+
+
+def _check_articles(page_class: PageClass, span: TextSpan, reporter: Reporter) -> None:
+    """Report a class that reads no feeds."""
+    if not page_class.is_feed:
+        message = f"FULL ARTICLES is for feeds, whose items lead to pages, and {page_class.name} reads no feed"
         reporter.error(message, span)
 
 

@@ -172,6 +172,12 @@ _IGNORE = Clause(
     json_name="ignore",
     description="what the lines of a page hold that are left out of its text; /a pattern/ between slashes",
 )
+_FULL = Clause(
+    "FULL",
+    "full_articles",
+    constant("ARTICLES"),
+    description="whether the page of an item is read where its feed has only a teaser",
+)
 _OF_SITES = (
     Clause(
         "CERTIFICATE",
@@ -228,6 +234,7 @@ SOURCE_OPTIONS = (
     _IGNORE,
     _BROWSER,
     _WAIT_FOR,
+    _FULL,
     *_OF_SITES,
 )
 """The options of CREATE SOURCE."""
@@ -287,6 +294,7 @@ WATCH_OPTIONS = (
     _IGNORE,
     _BROWSER,
     _WAIT_FOR,
+    _FULL,
     *_OF_SITES,
     Clause("INTO", "profile", Value(parse_name, quote_name), is_located=False),
     Clause("AS", "rule_name", Value(parse_name, quote_name), is_located=False),

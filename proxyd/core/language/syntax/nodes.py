@@ -117,6 +117,7 @@ class SourceOptions(_Written):
     ignored: tuple[Located[str], ...] = ()
     browser: Located[bool] | None = None
     wait_for: Located[str] | None = None
+    full_articles: Located[bool] | None = None
     certificate: Located[Duration | None] | None = None
     domain: Located[Duration | None] | None = None
     holding: Located[str] | None = None
@@ -221,6 +222,7 @@ class Watch(_Written):
     locale: Located[str] | None = None
     browser: Located[bool] | None = None
     wait_for: Located[str] | None = None
+    full_articles: Located[bool] | None = None
     certificate: Located[Duration | None] | None = None
     domain: Located[Duration | None] | None = None
     holding: Located[str] | None = None
