@@ -31,6 +31,21 @@ _LINE = 160
     takes=[
         argument("address", "a feed, a page that links to one, or a page whose text you want to follow"),
         argument("--match", "tell only of what holds this text; repeat it for others", action="append", metavar="TEXT"),
+        argument("--without", "leave out what holds this text; repeat it for others", action="append", metavar="TEXT"),
+        argument("--every", "the longest time between two probes, such as 5m", metavar="TIME"),
+        argument("--digest", "one message for all: hourly, daily or weekly", choices=("hourly", "daily", "weekly")),
+        argument("--message", "the wording, with fields in braces, such as '{title} {link}'", metavar="TEXT"),
+        argument("--into", "the profile it belongs to (default: default)", metavar="PROFILE"),
+        argument(
+            "--header",
+            "a header of each request, such as 'Cookie: session=1'; repeat it for others",
+            action="append",
+            metavar="HEADER",
+        ),
+        argument(
+            "--ignore", "leave out the lines of a page that hold this text; repeat it", action="append", metavar="TEXT"
+        ),
+        flag("--browser", "open the page in a browser, which runs its scripts"),
         flag("--price", "follow the price that the page states: tell when it falls"),
         argument("--locale", "the language in which its numbers are written, such as de", metavar="TAG"),
         argument("--name", "call it so (default: the address without its scheme)"),
@@ -155,7 +170,7 @@ def _watch_to_add(options: argparse.Namespace, url: str, found: str, old: Watch 
     not make a WATCH.
     """
     from proxyd.core.language import Watch, parse, with_options_of
-    from proxyd.core.language.watch_wishes import WatchWish, watch_text
+    from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_text
 
     wish = WatchWish(
         url,
@@ -167,6 +182,15 @@ def _watch_to_add(options: argparse.Namespace, url: str, found: str, old: Watch 
         when="falls" if options.price else "changes",
         to=tuple(options.to or ()),
         secret=options.secret,
+        options=WatchOptions(
+            without=tuple(options.without or ()),
+            every=options.every or "",
+            digest=options.digest or "",
+            message=options.message or "",
+            profile=options.into or "",
+            needs_browser=options.browser,
+            ignored=tuple(options.ignore or ()),
+        ),
     )
     parsed = parse(watch_text(wish), "the arguments")
     if parsed.errors:

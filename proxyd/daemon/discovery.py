@@ -13,6 +13,7 @@ from proxyd.core.language.watch_wishes import VALUE_CLASS, VALUE_FIELD
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.text_blocks import patterns_of_noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Discovered:
     outcome: ProbeOutcome
     page_class: str  # the name of the built-in class that reads it: FEED, PAGE or PRICE
     price: Item | None = None  # the price that its page states, or `None`
+    noise: tuple[str, ...] = ()  # what to IGNORE of a page whose text changes at each request
     preview: str = ""  # the page as harmless markup; empty for a feed, or if it was not asked for
 
 
@@ -53,8 +55,9 @@ class FeedDiscovery:
                 return Discovered(outcome, page_class)
             priced = await self._read(url, BUILT_IN.classes["PRICE"], locale)
             preview = await self._preview(url) if wants_preview else ""
+            noise = await self._noise(url, outcome) if wants_preview else ()
             price = priced.items[0] if priced.kind.is_success and priced.items else None
-            return Discovered(outcome, page_class, price, preview)
+            return Discovered(outcome, page_class, price, noise, preview)
 
     async def read_value(self, url: str, selector: str, *, is_number: bool, locale: str | None = None) -> ProbeOutcome:
         """Return the outcome of reading a value of a page."""
@@ -80,6 +83,12 @@ class FeedDiscovery:
     async def _preview(self, url: str) -> str:
         read = await self._read(url, PREVIEW)
         return str(read.items[0].fields[PREVIEW_FIELD]) if read.kind.is_success and read.items else ""
+
+    async def _noise(self, url: str, first: ProbeOutcome) -> tuple[str, ...]:
+        """Return what differs between the text of a page and that of a second request."""
+        second = await self._read(url, BUILT_IN.classes["PAGE"])
+        texts = [str(each.items[0].fields.get("text") or "") for each in (first, second) if each.items]
+        return patterns_of_noise(*texts) if len(texts) > 1 else ()
 
     async def _what_tells(self, url: str) -> tuple[ProbeOutcome, str]:
         """Return the outcome of an address, or of a feed that its page links to, and the class that reads it."""

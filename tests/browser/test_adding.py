@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,34 @@ async def test_the_price_of_a_page_is_watched_by_a_click_on_it_in_eight_actions(
         await expect(page.get_by_text("Watching")).to_contain_text("WHERE NEW.value < OLD.value TELL MAIL")
         assert hands.actions <= 8
         await w.daemon.knows(w.origin.url("lamp").removeprefix("http://"))
+
+
+async def test_a_page_that_changes_at_each_load_is_watched_without_these_lines(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with watched(tmp_path) as (w, token), opened(chromium) as page:
+        loads = count(10)
+
+        async def answer(_request: web.Request) -> web.Response:
+            text = f"<main><p>Terms of the shop</p><p>{next(loads)} views today</p></main>"
+            return web.Response(text=text, content_type="text/html")
+
+        w.origin.pages["terms"] = answer
+        hands = await begun(page, w, token)
+        await hands.click("Add a source", "link")
+        await hands.fill("Address of a feed or a page", w.origin.url("terms"))
+        await hands.click("Look")
+        await expect(page.get_by_text("Parts of the page change each time it is opened.")).to_be_visible()
+        await expect(page.get_by_text("The page shows little text.")).to_be_visible()
+        await expect(page.get_by_label("Leave out lines that hold")).to_have_value(r"/^\d+ views today$/")
+        await hands.fill("Ask at least every", "5 min")
+        await hands.fill("Only if more words changed than", "2")
+        await hands.fill("Without these words", "cookie, banner")
+        await hands.click("Watch it")
+        said = page.get_by_text("Watching")
+        for clause in (r"IGNORE '/^\d+ views today$/'", "EVERY 5 MINUTES", "OVER 2 WORDS", "WITHOUT 'cookie'"):
+            await expect(said).to_contain_text(clause)
+        assert hands.actions <= 8
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import web
@@ -27,14 +27,24 @@ from proxyd.core.language import (
     plain_address,
     with_options_of,
 )
-from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
+from proxyd.core.language.watch_wishes import (
+    DIGESTS,
+    VALUE_FIELD,
+    WHEN_OF_VALUES,
+    WatchOptions,
+    WatchWish,
+    headers_of,
+    watch_text,
+)
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
 from proxyd.daemon.discovery import Discovered
 
-_MOST_ITEMS, _MOST_TEXT = 6, 4_000
+_MOST_ITEMS, _MOST_TEXT, _MOST_PROFILES = 6, 4_000, 500
 _LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name
+_MORE = ("without", "every", "digest", "message", "profile", "browser", "headers", "ignored", "least_words")
+_LITTLE_TEXT = 300  # characters; a page that shows less may be filled in by scripts
 _KINDS = ("items", "text", "price", "value")
 """What of an address to watch: a feed's items, a page's text, its price or one of its values."""
 
@@ -51,12 +61,15 @@ class _Choices:
     selector: str = ""
     when: str = ""
     secret: str = ""
+    more: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(_MORE, ""))  # what most people leave out
 
     @classmethod
     def of(cls, form: Mapping[str, str]) -> _Choices:
         """Return the fields that a browser sent, without spaces around them, and the address as it is asked."""
-        fields = {name: form.get(name, "").strip()[:_LONGEST] for name in cls.__slots__}
-        return cls(**fields | {"url": plain_address(fields["url"])})
+        written = {name: form.get(name, "").strip()[:_LONGEST] for name in (*cls.__slots__, *_MORE)}
+        more = {name: written.pop(name) for name in _MORE}
+        del written["more"]
+        return cls(**written | {"url": plain_address(written["url"])}, more=more)
 
     def wish(self) -> WatchWish:
         """Return what they ask for."""
@@ -69,11 +82,26 @@ class _Choices:
             self.url,
             page_class={"text": "PAGE", "price": "PRICE"}.get(self.kind, ""),
             name=self.name or None,
-            words=tuple(filter(None, (each.strip() for each in self.words.split(",")))) if not is_price else (),
+            words=_each_of(self.words, ",") if not is_price else (),
             selector=self.selector if is_value else "",
             when=self.when or "falls" if is_price else self.when or "changes" if is_value else "changes",
             to=tuple(self.to.replace(",", " ").split()),
             secret=self.secret or None,
+            options=self._options(),
+        )
+
+    def _options(self) -> WatchOptions:
+        more = self.more
+        return WatchOptions(
+            without=_each_of(more["without"], ","),
+            every=more["every"],
+            digest=more["digest"],
+            message=more["message"],
+            profile=more["profile"],
+            needs_browser=bool(more["browser"]),
+            headers=headers_of(more["headers"]),
+            ignored=_each_of(more["ignored"], "\n"),
+            least_words=more["least_words"],
         )
 
 
@@ -121,18 +149,30 @@ class AddPages:
         if not chosen.url:
             return self._page(request, chosen)
         try:
-            url = address_to_watch(chosen.url if "://" in chosen.url else f"https://{chosen.url}")
+            found = await self._look(chosen.url)
         except ConfigError as error:
             return self._page(request, chosen, error="; ".join(error.problems))
-        found = await self._discovery.look(url, wants_preview=True)
-        if not found.outcome.kind.is_success:
-            return self._page(request, chosen, error=f"{url} cannot be watched: {found.outcome.detail}")
         kind = "items" if found.page_class == "FEED" else "price" if found.price is not None else "text"
         shown = Shown.of(found)
         watched = self._watch_at(found.outcome.source_id, shown.title)
         name = watched.name.value if watched is not None else self._free(shown.title)
         looked = _Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
+        looked = replace(looked, more={**looked.more, "ignored": "\n".join(found.noise)})
         return self._page(request, looked, shown=shown, watched=watched and hide_channels(format_statements([watched])))
+
+    async def _look(self, written: str) -> Discovered:
+        """Return what an address holds; one without a scheme is asked by https, and then by http.
+
+        Raises ``ConfigError``: it cannot be watched.
+        """
+        problems = []
+        for address in (written,) if "://" in written else (f"https://{written}", f"http://{written}"):
+            url = address_to_watch(address)
+            found = await self._discovery.look(url, wants_preview=True)
+            if found.outcome.kind.is_success:
+                return found
+            problems.append(f"{url} cannot be watched: {found.outcome.detail or found.outcome.kind.value}")
+        raise ConfigError(problems)
 
     def _watch_at(self, url: str, title: str) -> Watch | None:
         """Return the WATCH of an address that goes by its address or by its title."""
@@ -217,11 +257,17 @@ class AddPages:
 
     def _page(self, request: web.Request, chosen: _Choices, *, status: int = 200, **facts: Any) -> web.Response:
         nothing = dict.fromkeys(("shown", "error", "text", "value", "cost", "warnings", "watched"))
-        return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **facts})
+        profiles = sorted(self._profiles.declaration.profiles)[:_MOST_PROFILES]
+        known = {"digests": tuple(DIGESTS), "profiles": profiles, "little_text": _LITTLE_TEXT}
+        return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **known, **facts})
 
 
 def _written(form: Mapping[str, str], name: str) -> str:
     return form.get(name, "").strip()[:_LONGEST]
+
+
+def _each_of(written: str, mark: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in written.split(mark))))
 
 
 def _watches(parsed: Parsed) -> list[Watch]:

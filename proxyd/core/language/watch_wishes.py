@@ -21,6 +21,48 @@ _UNITS = {"s": "SECONDS", "m": "MINUTES", "h": "HOURS", "d": "DAYS", "w": "WEEKS
 
 
 @dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """What most people leave out: how often, how worded, and how a page is asked and read."""
+
+    without: tuple[str, ...] = ()  # to leave out what holds one of these
+    every: str = ""  # the longest time between two probes, as people write it: "5 minutes"
+    digest: str = ""  # how often one message tells of all: one of `DIGESTS`, or as the language writes it
+    message: str = ""  # the wording of a message
+    profile: str = ""  # where it belongs; empty for the default
+    needs_browser: bool = False  # whether a browser runs the page's scripts
+    headers: tuple[tuple[str, str], ...] = ()  # names and values that each request carries
+    ignored: tuple[str, ...] = ()  # what the lines of a page hold that are left out of its text
+    least_words: str = ""  # how many words of a page must change at least
+
+    def clauses(self) -> list[str]:
+        """Return the options of the WATCH; with headers, how the page is asked and read is said of its source."""
+        parts = [] if self.headers else self._of_the_source()
+        parts += [f"INTO {quote_name(self.profile)}"] if self.profile else []
+        parts += [f"WITHOUT {', '.join(map(quote_text, self.without))}"] if self.without else []
+        parts += [f"OVER {_whole(self.least_words)} WORDS"] if self.least_words else []
+        parts += [f"EVERY {duration_text(self.every)}"] if self.every else []
+        parts += [f"MESSAGE {quote_text(self.message)}"] if self.message else []
+        parts += [f"DIGEST {DIGESTS.get(self.digest, self.digest)}"] if self.digest else []
+        return parts
+
+    def source(self, url: str, page_class: str) -> list[str]:
+        """Return the CREATE SOURCE that carries headers, if there are any; the WATCH finds it by its address."""
+        if not self.headers:
+            return []
+        name = re.sub(r"^[a-z]+://", "", url).rstrip("/") or url
+        headers = [f"HEADER {quote_text(each)} {quote_text(value)}" for each, value in self.headers]
+        options = " ".join([*headers, *self._of_the_source()])
+        return [f"CREATE SOURCE {quote_name(name)} OF {page_class or 'FEED'} AT {quote_text(url)} {options};"]
+
+    def _of_the_source(self) -> list[str]:
+        ignored = [f"IGNORE {', '.join(map(quote_text, self.ignored))}"] if self.ignored else []
+        return ["FETCH BROWSER", *ignored] if self.needs_browser else ignored
+
+
+NO_OPTIONS = WatchOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class WatchWish:
     """What somebody wants to watch."""
 
@@ -36,13 +78,7 @@ class WatchWish:
     # Mail addresses, chats and webhooks; `secret` names the variable that holds the secret of webhooks
     to: tuple[str, ...] = ()
     secret: str | None = None
-    without: tuple[str, ...] = ()  # to leave out what holds one of these
-    every: str = ""  # the longest time between two probes, as people write it: "5 minutes"
-    digest: str = ""  # how often one message tells of all: one of `DIGESTS`, or as the language writes it
-    message: str = ""  # the wording of a message
-    profile: str = ""  # where it belongs; empty for the default
-    needs_browser: bool = False  # whether a browser runs the page's scripts
-    headers: tuple[tuple[str, str], ...] = ()  # names and values that each request carries
+    options: WatchOptions = NO_OPTIONS
 
 
 def watch_text(wish: WatchWish) -> str:
@@ -57,6 +93,10 @@ def watch_text(wish: WatchWish) -> str:
     >>> print(watch_text(WatchWish("https://shop.example/lamp", selector="p.price", when="falls")))
     CREATE DOMAIN "shop.example/lamp" AS CLASS::VALUE(value:Decimal FROM CSS 'p.price');
     WATCH 'https://shop.example/lamp' OF "shop.example/lamp".VALUE WHERE NEW.value < OLD.value;
+    >>> options = WatchOptions(headers=(("Cookie", "a=1"),), every="10", digest="daily")
+    >>> print(watch_text(WatchWish("https://example.org/feed", options=options)))
+    CREATE SOURCE "example.org/feed" OF FEED AT 'https://example.org/feed' HEADER 'Cookie' 'a=1';
+    WATCH 'https://example.org/feed' EVERY 10 MINUTES DIGEST DAILY AT '08:00';
     """
     statements, page_class = [], wish.page_class
     if wish.selector:
@@ -65,30 +105,16 @@ def watch_text(wish: WatchWish) -> str:
         reads = f"{VALUE_FIELD}:{kind} FROM CSS {quote_text(wish.selector)}"
         statements.append(f"CREATE DOMAIN {domain} AS CLASS::{VALUE_CLASS}({reads});")
         page_class = f"{domain}.{VALUE_CLASS}"
-    if wish.headers:
-        statements.append(_source_text(wish, page_class))
+    statements += wish.options.source(wish.url, page_class)
     parts = [f"WATCH {quote_text(wish.url)}"]
     parts += [f"OF {page_class}"] if page_class else []
     parts += [] if wish.name is None else [f"AS {quote_name(wish.name)}"]
     parts += [] if wish.locale is None else [f"LOCALE {quote_text(wish.locale)}"]
-    parts += ["FETCH BROWSER"] if wish.needs_browser and not wish.headers else []
-    parts += [f"INTO {quote_name(wish.profile)}"] if wish.profile else []
     if condition := _condition(wish):
         parts.append(f"WHERE {condition}")
-    parts += [f"WITHOUT {', '.join(map(quote_text, wish.without))}"] if wish.without else []
-    parts += [f"EVERY {duration_text(wish.every)}"] if wish.every else []
-    parts += [f"MESSAGE {quote_text(wish.message)}"] if wish.message else []
-    parts += [f"DIGEST {DIGESTS.get(wish.digest, wish.digest)}"] if wish.digest else []
+    parts += wish.options.clauses()
     parts += [f"TELL {delivery_text(to, wish.secret)}" for to in wish.to]
     return "\n".join([*statements, f"{' '.join(parts)};"])
-
-
-def _source_text(wish: WatchWish, page_class: str) -> str:
-    """Return the CREATE SOURCE that carries headers; the WATCH finds it by its address."""
-    name = re.sub(r"^[a-z]+://", "", wish.url).rstrip("/") or wish.url
-    headers = "".join(f" HEADER {quote_text(each)} {quote_text(value)}" for each, value in wish.headers)
-    browser = " FETCH BROWSER" if wish.needs_browser else ""
-    return f"CREATE SOURCE {quote_name(name)} OF {page_class or 'FEED'} AT {quote_text(wish.url)}{headers}{browser};"
 
 
 def duration_text(written: str) -> str:
@@ -101,6 +127,12 @@ def duration_text(written: str) -> str:
     if found is None:
         raise ConfigError([f"{written!r} is no length of time: write 5 minutes, or 2 hours"])
     return f"{found[1]} {_UNITS[found[2][:1] or 'm']}"
+
+
+def _whole(written: str) -> int:
+    if not written.strip().isdecimal():
+        raise ConfigError([f"{written!r} is no number of words"])
+    return int(written)
 
 
 def headers_of(written: str) -> tuple[tuple[str, str], ...]:

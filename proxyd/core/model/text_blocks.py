@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 import re2
@@ -57,8 +57,20 @@ def blocks_of(text: str) -> list[str]:
     return [block for block in text.split(BLOCK_GAP) if block]
 
 
+_DIGITS, _DIGIT = re.compile(r"\d+"), r"\d+"
+_FEWEST, _LONGEST_LINE, _MOST_NOISE = 4, 200, 8
+_SIGN = re.compile(r"[][\\.^$*+?{}|()]")  # with a meaning in patterns
 _IN_SLASHES = re.compile(r"/(.+)/", re.DOTALL)
 _WORD = re.compile(r"\w+(?:[.,:'-]\w+)*")
+
+
+def plain_pattern(text: str) -> str:
+    r"""Return the pattern that finds a text itself.
+
+    >>> plain_pattern("1.5 (new)")
+    '1\\.5 \\(new\\)'
+    """
+    return _SIGN.sub(r"\\\g<0>", text)
 
 
 def pattern_problem(pattern: str) -> str | None:
@@ -80,7 +92,7 @@ def _line_pattern(pattern: str) -> Any:
     written = _IN_SLASHES.fullmatch(pattern)
     options = re2_options()
     options.case_sensitive = False
-    return re2.compile(written[1] if written else re2.escape(pattern), options)
+    return re2.compile(written[1] if written else plain_pattern(pattern), options)
 
 
 def without_lines(blocks: Iterable[str], patterns: Iterable[str]) -> list[str]:
@@ -95,6 +107,33 @@ def without_lines(blocks: Iterable[str], patterns: Iterable[str]) -> list[str]:
         for block in blocks
     )
     return [block for block in left if block]
+
+
+def patterns_of_noise(first: str, second: str) -> tuple[str, ...]:
+    r"""Return what to IGNORE of a page that two requests one after the other saw with different texts.
+
+    A line of which only numbers differ gives a pattern; of others, the words with which both begin.
+
+    >>> patterns_of_noise("Tea\n\n12 views\n\nQuote: less is more", "Tea\n\n13 views\n\nQuote: be kind")
+    ('/^\\d+ views$/', 'Quote:')
+    """
+    found: dict[str, None] = {}
+    for change in diff_blocks(first, second):
+        old, new = ([line for block in blocks for line in block.split("\n")] for blocks in (change.old, change.new))
+        for before, after in zip(old, new, strict=False):
+            if before != after and (pattern := _pattern_of_both(before, after)):
+                found[pattern] = None
+    return tuple(found)[:_MOST_NOISE]
+
+
+def _pattern_of_both(before: str, after: str) -> str:
+    """Return what finds two forms of a line, and hopefully no other; empty if they have too little in common."""
+    texts = _DIGITS.split(before)
+    if len(before) <= _LONGEST_LINE and texts == _DIGITS.split(after) and len("".join(texts).strip()) >= _FEWEST:
+        return f"/^{_DIGIT.join(map(plain_pattern, texts))}$/"
+    shared = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    words = re.sub(r"[\s\d]+\S*$", "", shared).strip()
+    return words if len(words) >= _FEWEST else ""
 
 
 def words_changed(changes: Iterable[BlockChange]) -> int:

@@ -6,7 +6,6 @@ it, a profile. ON TROUBLE of a profile stands for a rule.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import reduce
@@ -52,9 +51,9 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, Anchor, FieldType, Life, Trigger, Utility, UtilityKind
 from proxyd.core.model.site import PERIOD
+from proxyd.core.model.text_blocks import plain_pattern
 
 DEFAULT_PROFILE = "default"
-_SIGN = re.compile(r"[][\\.^$*+?{}|()]")  # with a meaning in patterns
 _ADDED = r"(?i)(?:^|\n)\+ (?:[^\n]|\n  )*"  # DIFF has "+ " before what came, and indents its further lines
 _DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
 _UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
@@ -249,7 +248,7 @@ def _is_without(watch: Watch, event: EventKind, known: _ClassInBrief) -> Express
     """Return that no text of the item, or nothing that came to the texts of a page, holds a word of WITHOUT."""
     span, row = watch.without[0].span, "OLD." if event is EventKind.DELETE else ""
     # One pattern: a condition for each word and text would nest as deeply as there are words
-    words = "|".join(_SIGN.sub(r"\\\g<0>", each.value) for each in watch.without)
+    words = "|".join(plain_pattern(each.value) for each in watch.without)
     texts: list[Expression] = [Column(row + path, span=span) for path in known.texts]
     gap, pattern = " ", f"(?i){words}"
     if _is_change_of_page(watch, known):
