@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from typing import Any, cast
 
 from proxyd.api.queries import Queries
@@ -80,4 +81,4 @@ async def settle(rounds: int = 12) -> None:
 def no_queries() -> Queries:
     """Return ports without anything behind them: handlers are bound to them and never called."""
     nothing = cast("Any", None)
-    return Queries(*[nothing] * 16)
+    return Queries(*[nothing] * len(fields(Queries)))

@@ -289,6 +289,34 @@ class _PlanListings:
         return payloads.report(await self._reports.report(days=asked.days))
 
 
+class _SiteListings:
+    """Sites, their uptime and their outages."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._profiles = queries.profiles
+        self._sites = queries.sites
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Return the endpoints of sites."""
+        return (
+            listing("/api/v1/sites", self.list_sites, wire.Page[wire.SiteShown], wire.ListWindow),
+            listing("/api/v1/sites/{name}", self.get_site, wire.SiteDetails, raises=(404,)),
+        )
+
+    async def list_sites(self, window: wire.ListWindow) -> wire.Page[wire.SiteShown]:
+        """List the sites, by name: whether each is up, its uptime, and what expires."""
+        names, next_cursor = page_of_names(await self._sites.names(), window)
+        found = await self._sites.standings(names)
+        return wire.Page[wire.SiteShown](items=wire.SiteShown.list_of(found), next_cursor=next_cursor)
+
+    async def get_site(self, name: str) -> wire.SiteDetails:
+        """Show one site with its outages, and how long it took to answer in the last week."""
+        known_declaration(self._profiles)  # raises while the daemon starts
+        shown = wire.SiteShown.model_validate(await self._sites.standing(name))
+        past = await self._sites.past(name)
+        return wire.SiteDetails(**dict(shown), **wire.members_of(past, wire.SiteDetails))
+
+
 class _DeliveryListings:
     """Notifications, their deliveries and receivers, and the tokens."""
 
@@ -339,6 +367,7 @@ class Listings:
         self.profiles = ProfileListings(queries, peers)
         self.plans = _PlanListings(queries, peers)
         self.items = ItemLists(queries)
+        self.sites = _SiteListings(queries)
         self.deliveries = _DeliveryListings(queries)
 
     # -- what other planners ask

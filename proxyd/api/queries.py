@@ -14,6 +14,7 @@ from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.reading import Reading
 from proxyd.daemon.reports import Reports
+from proxyd.daemon.site_queries import SiteQueries
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
@@ -31,6 +32,7 @@ class Queries:
     moves: Moves
     plans: PlanQueries
     reports: Reports
+    sites: SiteQueries
     choices: SourceChoices
     history: SqlHistory
     items: SqlItemSearch

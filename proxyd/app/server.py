@@ -249,5 +249,6 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *probe_endpoints(listings),
         *listings.plans.endpoints(),
         *listings.items.endpoints(),
+        *listings.sites.endpoints(),
         *delivery_endpoints(queries, listings, streams),
     )

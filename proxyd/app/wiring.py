@@ -51,6 +51,7 @@ from proxyd.daemon import (
     Reading,
     Reports,
     RuleEvaluation,
+    SiteQueries,
     SourceChoices,
     StreamRecall,
     Supervisor,
@@ -199,7 +200,7 @@ def build(
     news = _connect_signals(declarations, recall, loops)
     supervisor = Supervisor(parts.supervision, clock, store.writer.ping)
     daemon = Daemon(declarations, store, loops, clock, metrics, settings, supervisor)
-    queries = _queries(parts, decider, declarations, loops, news, metrics, settings.zone)
+    queries = _queries(parts, decider, declarations, loops, news, metrics, settings)
     return Built(
         daemon,
         queries,
@@ -231,23 +232,25 @@ def _queries(
     loops: Loops,
     news: Signal,
     metrics: Metrics,
-    zone: ZoneInfo | None,
+    settings: Settings,
 ) -> Queries:
     """Return what the API and the dashboard ask."""
     store, clock, probes = parts.store, parts.clock, loops.probes
+    senders = declarations, store, loops.notifier, parts.channel, parts.secrets, clock
     return Queries(
         profiles=declarations,
         suspensions=declarations.suspensions,
         moves=Moves(declarations, decider, loops.observer, store, clock),
         plans=PlanQueries(decider, declarations, store, clock),
         reports=Reports(decider, store, clock),
+        sites=SiteQueries(declarations, store.sites, clock, settings.sites_of_status_pages),
         choices=loops.choices,
         history=store.history,
         items=store.items,
-        reading=Reading(declarations, store.reading, parts.prober, clock, zone),
+        reading=Reading(declarations, store.reading, parts.prober, clock, settings.zone),
         news=news,
         discovery=FeedDiscovery(parts.prober),
-        deliveries=DeliveryQueries(*(declarations, store, loops.notifier, parts.channel, parts.secrets, clock), zone),
+        deliveries=DeliveryQueries(*senders, settings.zone),
         access=store.access,
         callbacks=loops.pushes,
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),

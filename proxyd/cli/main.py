@@ -125,6 +125,7 @@ _VERBS = (
     add.add, add.remove, probe.probe, completion,
     sources.sources, sources.probes, sources.items, sources.search, sources.explain, sources.top, sources.plan,
     sources.hosts,
+    sources.sites,
     advice_verbs.advise, advice_verbs.report,
     notifications.notifications, notifications.show,
     profile_verbs.rules, profile_verbs.reload,

@@ -48,6 +48,27 @@ def hosts(options: argparse.Namespace) -> int:
     )
 
 
+@verb("sites", "proxyd sites", "proxyd sites --json", takes=[limit(1000, most=100_000), *ASKING])
+def sites(options: argparse.Namespace) -> int:
+    """List the sites: whether each is up, its uptime, and when its certificate and its domain expire."""
+    from proxyd.core.rules.stages.site_uptime import uptime_text
+
+    return print_list(
+        options,
+        ask(options, lambda client: client.sites(limit=options.limit)),
+        ["site", "state", "since", "24 h", "7 days", "90 days", "answers in", "certificate", "domain"],
+        lambda s: [
+            s["name"],
+            s["state"],
+            s["since"] or "-",
+            *(uptime_text(s["uptime"][name]) for name in ("day", "week", "quarter")),
+            "-" if s["latency_s"] is None else about(s["latency_s"]),
+            *((s["expires"][name] or "-")[:10] for name in ("certificate", "domain_expires")),
+        ],
+        empty="no site is watched; write WATCH 'https://example.org' OF SITE",
+    )
+
+
 @verb("plan", "proxyd plan --limit 10", takes=[limit(50, most=500), *ASKING])
 def plan(options: argparse.Namespace) -> int:
     """Print the coming probes of the running daemon."""

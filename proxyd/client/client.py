@@ -295,6 +295,14 @@ class Client:
         """Return how the hosts answer and when they may be asked again, by name; with ``limit=None`` all of them."""
         return await self._wire.pages("/api/v1/hosts", limit=limit)
 
+    async def sites(self, *, limit: int | None = 50) -> list[types.SiteShown]:
+        """Return how the sites fare, by name, with their uptime; with ``limit=None`` all of them."""
+        return await self._wire.pages("/api/v1/sites", limit=limit)
+
+    async def site(self, name: str) -> types.SiteDetails:
+        """Return how a site fares, with its outages and how long it took to answer."""
+        return await self._wire.ask(types.SiteDetails, "GET", f"/api/v1/sites/{part(name)}")
+
     async def advice(self) -> types.AdviceShown:
         """Return what other budgets would achieve."""
         return await self._wire.ask(types.AdviceShown, "GET", "/api/v1/advice")
@@ -525,6 +533,8 @@ class SyncClient:
     explain = _blocking(Client.explain)
     plan = _blocking(Client.plan)
     hosts = _blocking(Client.hosts)
+    sites = _blocking(Client.sites)
+    site = _blocking(Client.site)
     advice = _blocking(Client.advice)
     report = _blocking(Client.report)
     notifications = _blocking(Client.notifications)

@@ -143,6 +143,15 @@ class HostShown(TypedDict):
     throttled_until: str | None
 
 
+class IncidentShown(TypedDict):
+    """A time in which a site was down."""
+
+    began: str
+    ended: str | None
+    length_s: float
+    reason: str
+
+
 class IntervalOfRule(TypedDict):
     """An interval in which a rule expected a probe of a source, and its result."""
 
@@ -231,6 +240,14 @@ class KeptPromiseShown(TypedDict):
     intervals: int
     promised: float
     kept: float
+
+
+class LatencyShown(TypedDict):
+    """How long the probes of an hour took that a site answered."""
+
+    at: str
+    median_s: float
+    p95_s: float
 
 
 class MarksMade(TypedDict):
@@ -497,6 +514,23 @@ class SilentField(TypedDict):
     probes: int
 
 
+class SiteDayShown(TypedDict):
+    """A day of a site, in UTC."""
+
+    date: str
+    uptime: float | None
+    down_s: float
+
+
+class SiteExpiryShown(TypedDict):
+    """When the certificate and the domain of a site expire."""
+
+    certificate: str | None
+    domain: str
+    domain_expires: str | None
+    problem: str
+
+
 class SourceNamed(TypedDict):
     """The name of a source."""
 
@@ -579,6 +613,15 @@ class UnmuteWanted(TypedDict):
     name: str
     subject: NotRequired[Literal["rule", "profile"] | None]
     drop: NotRequired[bool]
+
+
+class UptimeShown(TypedDict):
+    """The share of the time in which a site was up; null if nothing is known of that time."""
+
+    day: float | None
+    week: float | None
+    month: float | None
+    quarter: float | None
 
 
 class WebhookShown(TypedDict):
@@ -808,6 +851,40 @@ class Rule(TypedDict):
     keeps_screenshot: bool
     muted: SuspensionShown | None
     failing: RuleFailing | None
+
+
+class SiteDetails(TypedDict):
+    """How a site fares, its outages, and how long it took to answer in the last week."""
+
+    name: str
+    url: str
+    state: Literal["up", "down", "unknown"]
+    detail: str
+    since: str | None
+    probed: str | None
+    latency_s: float | None
+    uptime: UptimeShown
+    expires: SiteExpiryShown
+    days: list[SiteDayShown]
+    incidents: list[IncidentShown]
+    latencies: list[LatencyShown]
+    median_s: float | None
+    p95_s: float | None
+
+
+class SiteShown(TypedDict):
+    """How a site fares now and how it did in the last 90 days."""
+
+    name: str
+    url: str
+    state: Literal["up", "down", "unknown"]
+    detail: str
+    since: str | None
+    probed: str | None
+    latency_s: float | None
+    uptime: UptimeShown
+    expires: SiteExpiryShown
+    days: list[SiteDayShown]
 
 
 SourceListed = TypedDict(

@@ -295,6 +295,15 @@ def _check_window(value: str) -> str:
     return value
 
 
+def _check_status_pages(value: list[str]) -> list[str]:
+    """Return status pages; raises ``ValueError`` for one without a name of letters, digits and hyphens, or sites."""
+    for each in value:
+        name, _, sites = each.partition(":")
+        if re.fullmatch(r"[A-Za-z0-9-]{1,60}", name.strip()) is None or not any(map(str.strip, sites.split("|"))):
+            raise ValueError(f"{each!r} is no page; write it like 'public: shop.example.org | blog.example.org'")
+    return value
+
+
 def _check_public_url(value: str) -> str:
     """Return a URL that others can reach, or an empty text; raise if it is invalid."""
     return _check_plain(value, "https://proxyd.example.org")
@@ -540,6 +549,11 @@ class Settings(BaseModel):
         description="DevTools address of the Chromium that renders the pages of `FETCH BROWSER`, for example "
         "`http://127.0.0.1:9222`; needs proxyd with `[browser]`. Empty: such pages are not read",
     )
+    status_pages: Annotated[list[str], BeforeValidator(read_list), AfterValidator(_check_status_pages)] = Field(
+        default_factory=list,
+        description="pages that show sites to everybody, without a sign-in, at `/status/NAME`: a name and its sites, "
+        "for example `public: shop.example.org | blog.example.org`",
+    )
     public_url: Annotated[str, AfterValidator(_check_public_url)] = Field(
         "",
         description="address at which WebSub hubs reach this daemon's `/websub/`, for example "
@@ -683,6 +697,12 @@ class Settings(BaseModel):
     def groups(self) -> list[list[str]]:
         """``throttle_groups``, each as a list of hosts."""
         return [[host.strip().lower() for host in group.split("|") if host.strip()] for group in self.throttle_groups]
+
+    @property
+    def sites_of_status_pages(self) -> dict[str, list[str]]:
+        """``status_pages``, as the names of the sites of each page."""
+        pages = (each.partition(":") for each in self.status_pages)
+        return {name.strip(): [site.strip() for site in sites.split("|") if site.strip()] for name, _, sites in pages}
 
     @property
     def listen_address(self) -> tuple[str, int]:

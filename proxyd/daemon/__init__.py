@@ -13,6 +13,7 @@ from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.reading import Reading
 from proxyd.daemon.reports import Reports
 from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
+from proxyd.daemon.site_queries import SiteQueries
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
@@ -40,6 +41,7 @@ __all__ = [
     "Reading",
     "Reports",
     "RuleEvaluation",
+    "SiteQueries",
     "SourceChoices",
     "StreamRecall",
     "Supervisor",

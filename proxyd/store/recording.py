@@ -22,6 +22,7 @@ from proxyd.store.digest_rows import RuleTimes, exceeding
 from proxyd.store.lanes import mark_due
 from proxyd.store.plan_rows import joint_row, record_sources
 from proxyd.store.rows import DigestTimes
+from proxyd.store.site_rows import record_sites
 from proxyd.store.statements import Upsert, delete_named, execute_many
 from proxyd.store.suspension_rows import record_failing
 from proxyd.store.webhook_states import held, state_of
@@ -125,6 +126,7 @@ def record_observations(connection: Connection, observations: Sequence[Observati
     told = [(o, o.calibration) for o in observations if o.calibration is not None]
     accounts = [_account_row(*each, part) for each in told]
     execute_many(connection, _ADD_ACCOUNT, accounts)
+    record_sites(connection, observations)
     probes = [_probe_row(o, o.probe) for o in observations if o.probe is not None]
     execute_many(connection, _INSERT_PROBE, probes)
 

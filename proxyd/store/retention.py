@@ -20,6 +20,7 @@ from proxyd.store.writer import Writer
 _MOST_DELETED = 5_000  # in one commit
 _KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
 _MOST_PROBES = 2_000_000
+_KEPT_SITES_S = 400 * 86400.0  # a year can be compared with the one before
 
 
 async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
@@ -47,6 +48,8 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
                 t.notifications.c.position < newest,
             ),
         ),
+        (t.site_days, t.site_days.c.day < int((now_s - _KEPT_SITES_S) // rows.DAY_S)),
+        (t.incidents, t.incidents.c.began_s < now_s - _KEPT_SITES_S),
         (t.lanes, t.lanes.c.due_s.is_(None)),
         (t.tokens, t.tokens.c.expires_s < now_s),
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),

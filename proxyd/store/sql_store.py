@@ -29,6 +29,7 @@ from proxyd.store.lanes import write_lanes
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.plan_rows import SqlPlanRecord, record_pictures
 from proxyd.store.recording import not_stored, record_notifications, record_observations, record_results
+from proxyd.store.site_rows import SqlSites
 from proxyd.store.statements import Upsert, delete_named, execute_many, is_one_of
 from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions
 from proxyd.store.writer import Writer, take_all
@@ -102,6 +103,7 @@ class SqlStore(SqlOutbox):
         super().__init__(self.writer, self.read, people)
         self._shards = shards
         self.history = SqlHistory(people)
+        self.sites = SqlSites(people)
         self.items = SqlItemSearch(connections.people)
         self.reading = SqlReading(self.writer, connections.people)
         self.declarations = SqlDeclarations(self.writer, self.read, self.webhooks, grid)

@@ -133,15 +133,23 @@ def offline_parts(settings: Settings, store: SqlStore, clock: Clock, prober: Pro
 
 @asynccontextmanager
 async def running_api(
-    folder: Path, streams: StreamSettings | None = None, quota: Quota | None = None, *, declared: bool = True
+    folder: Path,
+    streams: StreamSettings | None = None,
+    quota: Quota | None = None,
+    *,
+    declared: bool = True,
+    **values: Any,
 ) -> AsyncIterator[Running]:
-    """Run the API of a daemon whose loops stand still; unless ``declared``, it has no sources."""
+    """Run the API of a daemon whose loops stand still; unless ``declared``, it has no sources.
+
+    ``values`` are settings.
+    """
     profiles = folder / "profiles"
     profiles.mkdir()
     webhook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
     text = DOMAIN + source("s") + source("a/b c") + rule("r", clauses=webhook)
     (profiles / "a.profile").write_text(text if declared else "")
-    settings = load(environ={}, profiles=profiles)
+    settings = load(environ={}, profiles=profiles, **values)
     clock = FakeClock(T0)
     async with open_store(migrated_file(folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         parts = offline_parts(settings, store, clock, PoissonOrigin({}, clock.time_s))

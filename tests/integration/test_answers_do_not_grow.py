@@ -39,6 +39,7 @@ ROUTES = (
     "/api/v1/items?view=unread&profile=P",
     "/api/v1/plan?limit=50",
     "/api/v1/hosts?limit=50",
+    "/api/v1/sites?limit=50",
     "/api/v1/advice",
     "/api/v1/report",
     "/api/v1/notifications?limit=50",
@@ -65,6 +66,7 @@ PAGES = (
     *(
         "/plan",
         "/hosts",
+        "/sites",
         "/budget",
         "/profiles",
         "/profiles/P",

@@ -35,7 +35,8 @@ OPERATIONS = {
     for path, operations in DOCUMENT["paths"].items()
     for method, operation in operations.items()
 }
-TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");' + rule("q").replace('"P"', '"New"')
+SITE = "WATCH 'https://shop.example' OF SITE INTO \"New\";"
+TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");' + rule("q").replace('"P"', '"New"') + SITE
 Call: TypeAlias = Callable[[Any], Any]
 CALLS: dict[str, tuple[str, Call]] = {
     "healthz": ("alive", lambda c: c.alive()),
@@ -44,6 +45,8 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_profiles": ("profiles", lambda c: c.profiles()),
     "declare": ("declare", lambda c: c.declare(TEXT, idempotency_key="1")),
     "get_profile": ("profile", lambda c: c.profile("New")),
+    "list_sites": ("sites", lambda c: c.sites()),
+    "get_site": ("site", lambda c: c.site("shop.example")),
     "import_feeds": ("import_feeds", lambda c: c.import_feeds("https://example.org/feed", idempotency_key="import")),
     "export_feeds": ("export_feeds", lambda c: c.export_feeds()),
     "drop_profile": ("drop_profile", lambda c: c.drop_profile("New")),
@@ -225,7 +228,7 @@ async def test_a_profile_is_dropped_only_where_nobody_changed_it(running: Runnin
         with pytest.raises(ApiError, match="read it again") as refused:
             await client.drop_profile("New", if_match="another")
         assert refused.value.status == 412
-        assert (await client.drop_profile("New", if_match=read.etag))["removed"] == ["q"]
+        assert (await client.drop_profile("New", if_match=read.etag))["removed"] == ["q", "shop.example"]
 
 
 async def test_the_same_key_declares_once(running: Running) -> None:

@@ -42,7 +42,7 @@ ROUTES: list[Any] = [
 ]
 LEVELS = ("read", "write", "admin")
 PAGES = ["/", "/read", "/read?view=all", "/search", "/search?q=news", "/more", "/add", "/state", "/plan", "/hosts",
-         "/sources",
+         "/sites", "/sources",
          "/sources/a%2Fb%20c", "/sources/a%2Fb%20c/why", "/rules", "/rules/r", "/notifications", "/profiles",
          "/profiles/P", "/profiles/new", "/budget", "/docs"]  # fmt: skip
 GONE = {

@@ -221,6 +221,7 @@ def spark_line(counts: Sequence[int], *, step: float = 6.0, height: float = 18.0
 
 
 _DAY_S, _HOUR_S = 86400.0, 3600.0
+_BAD_DAY = 0.99  # an uptime below that is shown as an outage
 _STEPS_S = tuple(each * _HOUR_S for each in (1, 3, 6, 12, 24, 48, 120, 240, 720, 2400, 7200))
 _NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _SUCCESSES = frozenset(each.value for each in OutcomeKind if each.is_success)
@@ -305,6 +306,27 @@ def _time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
     first = ceil(begin_s / step_s)
     times_s = [k * step_s for k in range(first, int(end_s // step_s) + 1)]
     return [Tick(at_s, _label(at_s, step_s)) for at_s in times_s]
+
+
+def day_bars(days: Sequence[wire.SiteDayShown]) -> list[tuple[str, str]]:
+    """Return the bars of the days of a site as a path for each kind: ``up``, ``part``, ``down`` and ``unknown``.
+
+    >>> day = {"date": "2026-01-01T00:00:00Z", "down_s": 0.0}
+    >>> day_bars([wire.SiteDayShown(uptime=1.0, **day), wire.SiteDayShown(uptime=None, **day)])
+    [('up', 'M0 0h3v24h-3z'), ('unknown', 'M4 0h3v24h-3z')]
+    """
+    paths: dict[str, str] = {}
+    for place, each in enumerate(days):
+        kind = "unknown" if each.uptime is None else "up" if each.uptime == 1.0 else "part"
+        kind = "down" if each.uptime is not None and each.uptime < _BAD_DAY else kind
+        paths[kind] = paths.get(kind, "") + f"M{4 * place} 0h3v24h-3z"
+    return list(paths.items())
+
+
+def day_ticks(begin_s: float, end_s: float) -> list[Tick]:
+    """Return marks at the beginnings of days, in UTC, as values of a chart's axis."""
+    days = range(ceil(begin_s / _DAY_S), floor(end_s / _DAY_S) + 1)
+    return [Tick(day * _DAY_S, _NAMES[(day + 3) % 7]) for day in days]  # 1 January 1970 was a Thursday
 
 
 def _label(at_s: float, step_s: float) -> str:

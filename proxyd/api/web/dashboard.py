@@ -37,6 +37,7 @@ from proxyd.api.web.pages import Actions, WebPages
 from proxyd.api.web.reader import ReaderPages
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.sessions import SESSION_S, Sessions
+from proxyd.api.web.site_pages import SitePages
 from proxyd.api.web.statement_editor import StatementEditor
 from proxyd.api.web.subjects import Subjects
 from proxyd.api.wire import converters as payloads
@@ -80,7 +81,7 @@ class Dashboard:
         """Return every route with the scope that it requires."""
         parts = self._queries, self._listings, self._renderer
         news, pages, subjects, editor = News(*parts), WebPages(*parts), Subjects(*parts), Editor(*parts)
-        statements, reader = StatementEditor(*parts), ReaderPages(*parts)
+        statements, reader, sites = StatementEditor(*parts), ReaderPages(*parts), SitePages(*parts)
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         tokens = _TokenPages(self._queries, self._renderer)
         actions = Actions(self._queries)
@@ -129,6 +130,10 @@ class Dashboard:
             WebRoute("GET", "/notifications/{id}/screenshot", "read", pages.screenshot),
             WebRoute("POST", "/notifications/{id}/replay", "write", actions.replay),
             WebRoute("POST", "/replay-dead", "write", actions.replay_dead),
+            WebRoute("GET", "/sites", "read", sites.sites),
+            WebRoute("POST", "/sites", "write", sites.add),
+            WebRoute("GET", "/sites/{name}", "read", sites.site),
+            WebRoute("GET", "/status/{name}", None, sites.status),
             WebRoute("GET", "/plan", "read", pages.plan),
             WebRoute("GET", "/hosts", "read", pages.hosts),
             WebRoute("POST", "/reload", "write", actions.reload),
@@ -279,7 +284,10 @@ def _seconds_of(days: str) -> float | None:
 
 _GROUPS = (
     ("Profiles and rules", ("/api/v1/profiles", "/api/v1/rules", "/api/v1/domains", "/api/v1/reload")),
-    ("Sources and plan", ("/api/v1/sources", "/api/v1/explain", "/api/v1/plan", "/api/v1/advice", "/api/v1/report")),
+    (
+        "Sources and plan",
+        ("/api/v1/sources", "/api/v1/sites", "/api/v1/explain", "/api/v1/plan", "/api/v1/advice", "/api/v1/report"),
+    ),
     ("Notifications and deliveries", ("/api/v1/notifications", "/api/v1/stream", "/api/v1/deliveries", "/api/v1/webh")),
     ("Tokens", ("/api/v1/tokens",)),
     ("The daemon", ("/",)),

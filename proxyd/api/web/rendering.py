@@ -15,8 +15,10 @@ from proxyd.api import wire
 from proxyd.api.auth import SCOPES
 from proxyd.api.queries import Queries
 from proxyd.api.web import page_texts as text
+from proxyd.api.web.charts import day_bars
 from proxyd.api.web.page_gate import SIGNED
 from proxyd.core.model.field_values import iso_time, parse_iso
+from proxyd.core.rules.stages.site_uptime import uptime_text
 from proxyd.core.texts.safe_text import is_web
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -74,6 +76,8 @@ class Renderer:
             "with_noun": text.with_noun,
             "bytes": text.size,
             "percent": text.percent,
+            "uptime": uptime_text,
+            "bars": day_bars,
             "ago": self._ago,
             "waited": _wait_s,
             "caret": _caret,

@@ -4,4 +4,5 @@ from proxyd.api.wire.base_models import *
 from proxyd.api.wire.delivery_models import *
 from proxyd.api.wire.profile_models import *
 from proxyd.api.wire.reading_models import *
+from proxyd.api.wire.site_models import *
 from proxyd.api.wire.statement_models import *

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -145,6 +146,19 @@ def headers_of(written: str) -> tuple[tuple[str, str], ...]:
     if wrong := [name.strip() for name, colon, _ in pairs if not colon or not name.strip()]:
         raise ConfigError([f"{wrong[0]!r} is no header: write a name, a colon and the value, as Cookie: session=1"])
     return tuple((name.strip(), value.strip()) for name, _, value in pairs)
+
+
+def sites_text(
+    urls: Iterable[str], *, holding: str | None = None, to: Sequence[str] = (), secret: str | None = None
+) -> str:
+    """Return a WATCH for each site; raises ``ConfigError`` if a receiver is not complete.
+
+    >>> print(sites_text(["https://example.org"], holding="Welcome", to=["me@example.org"]))
+    WATCH 'https://example.org' OF SITE HOLDING 'Welcome' TELL MAIL 'me@example.org';
+    """
+    options = "" if holding is None else f" HOLDING {quote_text(holding)}"
+    options += "".join(f" TELL {delivery_text(each, secret)}" for each in to)
+    return "\n".join(f"WATCH {quote_text(url)} OF SITE{options};" for url in urls)
 
 
 def _condition(wish: WatchWish) -> str:

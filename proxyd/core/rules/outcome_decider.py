@@ -43,6 +43,7 @@ from proxyd.core.rules.stages.hints import Hints
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.payload import Announcement, outage_notices
 from proxyd.core.rules.stages.rule_tasks import JointTask, RuleTask, Task, tasks_of
+from proxyd.core.rules.stages.site_uptime import site_change
 from proxyd.core.rules.stages.source_events import source_news
 from proxyd.core.rules.stages.source_state import calibrate, next_state
 
@@ -291,6 +292,7 @@ class OutcomeDecider:
             subscription,
             probe,
             source_events=draft.source_events,
+            site=None if context.source.site is None else site_change(context, found.outcome, draft.health),
             bug=draft.bug,
         )
         return self._with_restart(observation, outcome), captured.announcements

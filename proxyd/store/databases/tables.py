@@ -157,6 +157,27 @@ accounts = Table(  # what probes found compared with what was predicted
     Column("predicted_missed", Float, nullable=False),
 )
 
+site_days = Table(  # for how long each site was up and down
+    "site_days",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("day", Integer, primary_key=True, autoincrement=False),  # since 1970-01-01, UTC
+    Column("up_s", Float, nullable=False),
+    Column("down_s", Float, nullable=False),
+    Column("probes", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("answers_s", Float, nullable=False),  # what the probes that did not fail took together
+)
+
+incidents = Table(  # the times in which a site was down
+    "incidents",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("began_s", Float, primary_key=True),
+    Column("ended_s", Float),
+    Column("reason", Text, nullable=False),
+)
+
 subscriptions = Table(
     "subscriptions",
     metadata,

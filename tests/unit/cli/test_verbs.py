@@ -33,8 +33,8 @@ WITHOUT_JSON = {
 }
 ASKING = {
     "add", "remove", "moved", "probe", "pause", "resume", "mute", "unmute",
-    "healthcheck", "sources", "probes", "items", "search", "explain", "top", "plan", "hosts", "advise", "report",
-    "notifications",
+    "healthcheck", "sources", "probes", "items", "search", "explain", "top", "plan", "hosts", "sites", "advise",
+    "report", "notifications",
     "notifications show", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
     "token create", "token list", "token drop", "webhook list", "webhook test", "webhook dead", "webhook replay",
 }  # fmt: skip

@@ -19,6 +19,7 @@ from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.hints import SiblingHint
+from proxyd.core.rules.stages.site_uptime import SiteChange
 from proxyd.core.rules.stages.source_state import Calibration
 
 
@@ -86,6 +87,7 @@ class Observation:
     hints: tuple[SiblingHint, ...] = ()
     fleet: FleetRecord | None = None
     source_events: tuple[StoredEvent, ...] = ()
+    site: SiteChange | None = None  # what it adds to the record of a site
     bug: Exception | None = None  # why the document could not be taken in; its source is taken to have failed
 
     @property

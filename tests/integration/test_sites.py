@@ -1,0 +1,171 @@
+"""Sites from their probes to the pages, the API and the verb: uptime, outages, latency and what expires."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.schedule import Probe, Reason
+from proxyd.core.model.suspension import Subject
+from tests.fakes import FakeClock
+from tests.integration.api_world import T0, Running, running_api
+from tests.integration.dashboard_world import HOSTILE, Browser
+
+SITE, DAY_S = "shop.example.org", 86400.0
+PATH = f"/api/v1/sites/{SITE}"
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_api(tmp_path, status_pages=[f"public: {SITE} | gone.example.org"]) as api:
+        await api.control.declarations.declare(f"WATCH 'https://{SITE}/' OF SITE INTO \"P\" DOMAIN NONE;")
+        yield api
+
+
+@pytest.fixture
+def browser(running: Running) -> Browser:
+    return Browser(running)
+
+
+async def probe(api: Running, at_s: float, *, fails: bool = False, took_s: float = 0.25, detail: str = "") -> None:
+    """Let a probe of the site end."""
+    await cast("FakeClock", api.control.resources.clock).advance(at_s + took_s - api.control.queries.clock.time_s())
+    kind, status = (OutcomeKind.HTTP_ERROR, 503) if fails else (OutcomeKind.SAME_BODY, 200)
+    outcome = ProbeOutcome(SITE, kind, at_s, at_s + took_s, status, detail=detail or f"status {status}")
+    made = Probe(SITE, int(at_s / 10), Reason.DETECTION, SITE, 1.0)
+    outcome = replace(outcome, is_answered=True, certificate_end_s=T0 + 40 * DAY_S)
+    assert await api.control.loops.observer.take_in(outcome, probe=made)
+
+
+async def live(api: Running, *, detail: str = "") -> None:
+    """Let the site be up for ten minutes, down for two, and up for eight."""
+    for number in range(30):
+        at_s = T0 + 40.0 * number
+        await probe(api, at_s, fails=15 <= number < 18, detail=detail if 15 <= number < 18 else "")
+
+
+async def reader(api: Running) -> dict[str, str]:
+    """Return the headers of somebody who may read."""
+    known = await api.control.queries.access.tokens()
+    return await api.token("read", expires_in_s=3600.0 + len(known))
+
+
+async def asked(api: Running, path: str) -> tuple[int, Any]:
+    async with api.client.get(path, headers=await reader(api)) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_a_site_has_its_uptime_its_outage_and_its_latency(running: Running) -> None:
+    await live(running)
+    status, found = await asked(running, PATH)
+    assert status == 200
+    assert (found["state"], found["detail"], found["since"]) == ("up", "status 200", None)
+    share = round(1.0 - 120.0 / (29 * 40.0), 6)
+    assert found["uptime"] == {"day": share, "week": share, "month": share, "quarter": share}
+    assert len(found["days"]) == 90
+    assert [each["down_s"] for each in found["days"] if each["down_s"]] == [120.0]
+    assert found["incidents"] == [
+        {
+            "began": iso_time(T0 + 600.25),
+            "ended": iso_time(T0 + 720.25),
+            "length_s": 120.0,
+            "reason": "status 503",
+        }
+    ]
+    assert (found["median_s"], found["latency_s"], len(found["latencies"])) == (0.25, 0.25, 2)
+    assert found["expires"] == {
+        "certificate": iso_time(T0 + 40 * DAY_S),
+        "domain": "",
+        "domain_expires": None,
+        "problem": "",
+    }
+
+
+async def test_a_site_that_is_down_says_since_when_and_why(running: Running, browser: Browser) -> None:
+    await probe(running, T0)
+    for number in range(1, 4):
+        await probe(running, T0 + 40.0 * number, fails=True)
+    _, found = await asked(running, PATH)
+    assert (found["state"], found["since"], found["incidents"][0]["ended"]) == ("down", iso_time(T0 + 40.25), None)
+    await browser.sign_in("read")
+    for path in ("/sites", f"/sites/{SITE}"):
+        status, page = await browser.get(path)
+        assert (status, "status 503" in page) == (200, True)
+
+
+async def test_before_its_first_probe_and_while_it_is_paused_nothing_is_known(running: Running) -> None:
+    _, found = await asked(running, "/api/v1/sites")
+    assert [(each["name"], each["state"], each["uptime"]["week"]) for each in found["items"]] == [
+        (SITE, "unknown", None)
+    ]
+    await probe(running, T0)
+    await running.control.queries.suspensions.pause(SITE, "me")
+    assert (await asked(running, PATH))[1]["state"] == "unknown"
+    assert running.control.queries.suspensions.of(Subject.SOURCE, SITE) is not None
+
+
+async def test_other_sources_are_no_sites(running: Running) -> None:
+    status, found = await asked(running, "/api/v1/sites/s")
+    assert (status, found["detail"]) == (404, "there is no site 's'")
+
+
+async def test_pages_show_what_is_stored_and_hide_nothing_behind_scripts(running: Running, browser: Browser) -> None:
+    await live(running, detail=HOSTILE)
+    await browser.sign_in("read")
+    _, page = await browser.get("/sites")
+    assert f'<a href="/sites/{SITE}">' in page
+    assert "89.65 %" in page
+    assert "Add sites" not in page  # a reader may not
+    _, page = await browser.get(f"/sites/{SITE}")
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+    assert "2001-09-09" in page  # the day of its outage
+    assert "2001-10-19" in page  # the end of its certificate
+
+
+async def test_sites_are_added_by_a_form_one_a_line(running: Running, browser: Browser) -> None:
+    await browser.sign_in("write")
+    form = {"addresses": "https://a.example/\n\nb.example\n", "holding": "It's up", "to": "me@example.org"}
+    answer, _ = await browser.post("/sites", form)
+    assert (answer.status, answer.headers["Location"]) == (303, "/sites")
+    declared = running.control.queries.profiles.declaration
+    assert {"a.example", "b.example"} <= declared.sources.keys()
+    rule, source = declared.rules["b.example"], declared.sources["b.example"]
+    assert source.site is not None
+    assert (source.url, source.site.holding, [each.endpoint for each in rule.deliveries]) == (
+        "https://b.example",
+        "It's up",
+        ["me@example.org"],
+    )
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"addresses": ""},
+        {"addresses": "ftp://x"},
+        {"addresses": "a.example", "to": "https://h.example/"},
+        {"addresses": "a.example", "to": "me"},
+    ],
+)
+async def test_a_form_that_asks_for_nothing_says_so(browser: Browser, form: dict[str, str]) -> None:
+    await browser.sign_in("write")
+    answer, page = await browser.post("/sites", form)
+    assert (answer.status, 'role="alert"' in page) == (422, True)
+
+
+async def test_a_status_page_is_for_everybody_and_tells_no_reasons(running: Running, browser: Browser) -> None:
+    await live(running, detail="connection to 10.1.2.3 refused")
+    status, page = await browser.get("/status/public")
+    assert status == 200
+    assert SITE in page
+    assert "1 outage" in page
+    assert not any(each in page for each in ("10.1.2.3", "https://shop", "Sign out", "gone.example.org"))
+    assert (await browser.get("/status/other"))[0] == 404
+    assert (await browser.get(f"/sites/{SITE}"))[1].count("Sign in") > 0
