@@ -35,6 +35,7 @@ from proxyd.daemon import (
     DaemonVitals,
     Declarations,
     DeliveryQueries,
+    DomainWatch,
     FeedDiscovery,
     LoadSources,
     LocalNotifier,
@@ -196,6 +197,7 @@ def build(
         evaluation=evaluation,
         plan_worker=plan_worker,
         choices=SourceChoices(decider.known, clock),
+        domains=DomainWatch(decider.known, parts.prober, clock, settings.rdap_url),
     )
     news = _connect_signals(declarations, recall, loops)
     supervisor = Supervisor(parts.supervision, clock, store.writer.ping)

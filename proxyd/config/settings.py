@@ -295,6 +295,13 @@ def _check_window(value: str) -> str:
     return value
 
 
+def _check_rdap_url(value: str) -> str:
+    """Return an address of http or https, or nothing; raises ``ValueError``."""
+    if value and not value.startswith(("https://", "http://")):
+        raise ValueError("it starts with https:// or http://")
+    return value
+
+
 def _check_status_pages(value: list[str]) -> list[str]:
     """Return status pages; raises ``ValueError`` for one without a name of letters, digits and hyphens, or sites."""
     for each in value:
@@ -548,6 +555,11 @@ class Settings(BaseModel):
         repr=False,
         description="DevTools address of the Chromium that renders the pages of `FETCH BROWSER`, for example "
         "`http://127.0.0.1:9222`; needs proxyd with `[browser]`. Empty: such pages are not read",
+    )
+    rdap_url: Annotated[str, AfterValidator(_check_rdap_url)] = Field(
+        "https://rdap.org/domain/",
+        description="address that says when the domain of a site expires, once a day for each; the domain follows it. "
+        "Empty: none is asked",
     )
     status_pages: Annotated[list[str], BeforeValidator(read_list), AfterValidator(_check_status_pages)] = Field(
         default_factory=list,

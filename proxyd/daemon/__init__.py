@@ -4,6 +4,7 @@ from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, LocalNotifier, Notifier
 from proxyd.daemon.discovery import Discovered, FeedDiscovery
+from proxyd.daemon.domain_watch import DomainWatch
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import LoadSources, PlanLoop, PlanWorker
@@ -25,6 +26,7 @@ __all__ = [
     "DeliveryQueries",
     "Discovered",
     "DistantNotifier",
+    "DomainWatch",
     "FeedDiscovery",
     "LoadSources",
     "LocalNotifier",

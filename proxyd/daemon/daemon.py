@@ -19,6 +19,7 @@ from proxyd.config.settings import Settings
 from proxyd.core.errors import StoreBusyError, StoreError
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import Notifier
+from proxyd.daemon.domain_watch import DomainWatch
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import PlanLoop, PlanWorker
@@ -96,6 +97,7 @@ class Loops:
     evaluation: RuleEvaluation
     plan_worker: PlanWorker
     choices: SourceChoices
+    domains: DomainWatch
 
 
 class Daemon:
@@ -166,6 +168,7 @@ class Daemon:
             passing.append(running.create_task(self._declarations.gate.run(), name="planners"))
             keeping_ready = self._loops.choices.follow(self._declarations.declared)
             passing.append(running.create_task(keeping_ready, name="names of sources"))
+            passing.append(running.create_task(self._loops.domains.run(), name="domains"))
             passing.append(running.create_task(self._supervisor.run(), name="watchdog"))
             passing.append(running.create_task(measure_lag(self._clock, self._metrics), name="lag"))
             declared = self._declarations.declaration
