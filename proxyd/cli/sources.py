@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from proxyd.cli.printed_answers import about, ask, print_answer, print_list
-from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, verb
+from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, one_of, verb
 
 if TYPE_CHECKING:
     from proxyd.client.types import ItemEvent, ItemFound, ProbeMade, SourceListed
@@ -147,9 +147,29 @@ def _probe_row(probe: ProbeMade) -> list[str]:
     return [probe["started"], took, probe["reason"], probe["rule"] or "-", str(probe["items"]), delay, came]
 
 
-@verb("items", "proxyd items python --limit 5", takes=[_SOURCE, limit(20, most=10_000), *ASKING])
+@verb(
+    "items",
+    "proxyd items python --limit 5",
+    "proxyd items --unread",
+    takes=[
+        argument("source", "name of the source; without one the items of all sources are listed", nargs="?"),
+        one_of(
+            flag("--unread", "only unread items"),
+            flag("--today", "only items that came today"),
+            flag("--starred", "only starred items"),
+            required=False,
+        ),
+        limit(20, most=10_000),
+        *ASKING,
+    ],
+)
 def items(options: argparse.Namespace) -> int:
-    """List the newest items of a source, with what changed and what went away."""
+    """List the newest items of a source, with what changed and what went away; or those of all sources."""
+    view = next((each for each in ("unread", "today", "starred") if getattr(options, each)), "all")
+    if options.source is None or view != "all":
+        wanted = {"view": view, "source": options.source, "limit": options.limit}
+        listed = ask(options, lambda client: client.find_items(**wanted))
+        return print_list(options, listed, ["seen", "source", "item", "link"], _found_row, empty="no such item")
     found = ask(options, lambda client: client.items(options.source, limit=options.limit))
     empty = "no item yet; `proxyd explain` says when the next probe is"
     return print_list(options, found, ["seen", "published", "", "item", "link"], _item_row, empty=empty)

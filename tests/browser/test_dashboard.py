@@ -25,6 +25,8 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PAGES = {
     "news": "",
     "search": "search?q=evening",
+    "read": "read?view=all",
+    "article": "read/1",
     "add": "add",
     "state": "state",
     "more": "more",

@@ -69,9 +69,14 @@ async def test_items_are_searched_by_the_api_and_the_verb(
         capsys.readouterr()
         assert await asyncio.to_thread(main, ["search", "--url", base, "--", "kernel", "-panic"]) == 0
         shown = capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["items", "--unread", "--url", base]) == 0
+        unread = capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["items", "--starred", "--url", base]) == 0
+        assert capsys.readouterr().out == "no such item\n"
         assert await asyncio.to_thread(main, ["search", "--url", base, "nothing"]) == 0
     assert "Kernel 6.18" in shown
     assert "panic" not in shown
+    assert ("Kernel 6.18" in unread, "Kernel panic" in unread) == (True, True)
     assert capsys.readouterr().out == "no item has these words\n"
 
 
