@@ -23,11 +23,13 @@ from proxyd.api.query_readers import (
     known_declaration,
     page_of,
     page_of_names,
+    parse_position,
     read_cursor,
     read_position,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
+from proxyd.api.wire.fates_in_words import item_fate
 from proxyd.api.wire.notification_traces import trace
 from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.core.language import no_such, no_such_source
@@ -271,6 +273,11 @@ class _PlanListings:
         found = await self._plans.shown_events(source_id, before=read_position(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ItemEvent](items=[payloads.item_event(each) for each in found], next_cursor=next_cursor)
+
+    async def get_fates(self, source_id: str, position: str) -> wire.ItemFates:
+        """Show an item of a source, by its `position`, and why each rule of the source told of it or did not."""
+        event, told = await self._plans.item_fates(source_id, parse_position(position, "a position is a whole number"))
+        return wire.ItemFates(item=payloads.item_event(event), rules=[item_fate(each) for each in told])
 
     async def list_intervals(self, rule: str, asked: wire.DaysOfIntervals) -> wire.Items[wire.IntervalOfRule]:
         """List a rule's intervals of the last days, newest first, and whether each was probed in time."""

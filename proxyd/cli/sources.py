@@ -6,10 +6,12 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from proxyd.cli.printed_answers import about, ask, print_answer, print_list
+from proxyd.core.errors import NotFoundError
 from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, one_of, verb
 
 if TYPE_CHECKING:
-    from proxyd.client.types import ItemEvent, ItemFound, ProbeMade, SourceListed
+    from proxyd.client.client import Client
+    from proxyd.client.types import ItemEvent, ItemFates, ItemFound, ProbeMade, SourceListed
 
 _MOST_NAMED = 10
 _SOURCE = argument("source", "name of the source")
@@ -221,8 +223,40 @@ def _found_row(item: ItemFound) -> list[str]:
     return [item["seen"], item["source"], f"{title} (gone)" if item["gone"] else title, item["link"] or "-"]
 
 
-@verb("explain", "proxyd explain python", takes=[_SOURCE, *ASKING])
+@verb(
+    "explain",
+    "proxyd explain python",
+    "proxyd explain python --item 3.15",
+    takes=[
+        _SOURCE,
+        argument("--item", "why each rule told of this item or did not: words of its title, or its id", metavar="TEXT"),
+        *ASKING,
+    ],
+)
 def explain(options: argparse.Namespace) -> int:
-    """Explain when a source is probed next, and why."""
+    """Explain when a source is probed next and why, or why you were told of an item or not."""
+    if options.item is not None:
+        told = ask(options, lambda client: _explain_item(client, options.source, options.item))
+        return print_answer(options, told, _lines_of_item(told))
     answer = ask(options, lambda client: client.explain(options.source))
     return print_answer(options, answer, answer["summary"])
+
+
+_MOST_LOOKED_AT = 500
+
+
+async def _explain_item(client: Client, source: str, words: str) -> ItemFates:
+    """Return what the rules made of the newest item that has some words in its title, or this id."""
+    wanted = words.casefold()
+    for each in await client.items(source, limit=_MOST_LOOKED_AT):
+        if wanted in each["title"].casefold() or words == each["id"]:
+            return await client.explain_item(source, each["position"])
+    raise NotFoundError(f"none of the newest {_MOST_LOOKED_AT} items of {source} has {words!r} in its title")
+
+
+def _lines_of_item(told: ItemFates) -> list[str]:
+    item = told["item"]
+    lines = [item["title"] or item["id"], f"seen {item['seen']}"]
+    for each in told["rules"]:
+        lines += [f"{each['rule']}: {each['fate']}", *(f"  {line}" for line in each["why"])]
+    return lines if told["rules"] else [*lines, "no rule reads its source"]

@@ -287,6 +287,10 @@ class Client:
         """Return when a source is probed next and why."""
         return await self._wire.ask(types.Explained, "GET", f"/api/v1/explain/{part(source)}")
 
+    async def explain_item(self, source: str, position: int) -> types.ItemFates:
+        """Return an item of a source, and why each rule told of it or did not."""
+        return await self._wire.ask(types.ItemFates, "GET", f"/api/v1/sources/{part(source)}/items/{position}")
+
     async def plan(self, *, limit: int = 50) -> list[types.ComingProbe]:
         """Return the coming probes, in order."""
         return await self._wire.items("/api/v1/plan", {"limit": limit})
@@ -531,6 +535,7 @@ class SyncClient:
     item = _blocking(Client.item)
     mark_items = _blocking(Client.mark_items)
     explain = _blocking(Client.explain)
+    explain_item = _blocking(Client.explain_item)
     plan = _blocking(Client.plan)
     hosts = _blocking(Client.hosts)
     sites = _blocking(Client.sites)

@@ -195,6 +195,22 @@ class ItemEvent(TypedDict):
     delay_s: float | None
 
 
+class ToldOfItem(TypedDict):
+    """What a rule made of an item."""
+
+    rule: str
+    fate: Literal["told", "waiting", "kept", "left out"]
+    why: list[str]
+    notification: str | None
+
+
+class ItemFates(TypedDict):
+    """An item of a source, and what each rule that reads the source made of it."""
+
+    item: ItemEvent
+    rules: list[ToldOfItem]
+
+
 class ItemFound(TypedDict):
     """An item that a search found or a list shows, as it is now."""
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import cast
 
 from proxyd.base.ports import Clock
-from proxyd.core.errors import BusyError, ConflictError
+from proxyd.core.errors import BusyError, ConflictError, NotFoundError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
@@ -20,13 +20,15 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness.host_budgets import HostTally
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explainer, Explanation
+from proxyd.core.rules.answers.item_fates import ItemFate, item_fate
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.rule_counts import CaptureCounts
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.store.listed_rows import DecidedInterval, MadeProbe, SeenItem
+from proxyd.store.listed_rows import DecidedInterval, MadeProbe, SeenItem, StoredNotification
 from proxyd.store.sql_store import SqlStore
 
 
@@ -46,6 +48,7 @@ class _AskedProbe:
 _DAY_S = 86400.0
 _MOST_ASKED = 1000  # sources of one request to probe now
 _ADVICE_KEPT_S = 60.0
+_MOST_FATES = 100  # rules of one source whose answers are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,15 @@ class HostStanding(HostTally):
     spacing_s: float = 0.0  # the least time between two probes
     free_s: float = 0.0  # when the next probe may start; 0 if it may start now
     throttled_until_s: float = 0.0  # until when it wants no probe, or one that is throttled with it; 0 if it does not
+
+
+@dataclass(frozen=True, slots=True)
+class ToldOf:
+    """What a rule made of an event, the notification that told of it, and how the rule fails, if it does."""
+
+    fate: ItemFate
+    notification: StoredNotification | None
+    failure: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +210,32 @@ class PlanQueries:
         self._check_source(source_id)
         found = await self._store.history.events(source_id, before=before, limit=limit)
         return await asyncio.to_thread(lambda: [shown_event(each) for each in found])
+
+    async def item_fates(self, source_id: str, position: int) -> tuple[ShownEvent, list[ToldOf]]:
+        """Return what happened to an item, and what each rule that reads its source made of it.
+
+        Raises ``NotFoundError``: there is no event of that number.
+        """
+        self._check_source(source_id)
+        event = await self._store.history.event(source_id, position)
+        if event is None:
+            raise NotFoundError(f"{source_id} has no item at {position}; it may be older than the setting retention")
+        compiled = self._known.compiled
+        programs = [each for each in compiled.programs_of(source_id) if not each.is_of_source][:_MOST_FATES]
+        declared_s = compiled.declaration_s(source_id)
+        fates = [item_fate(each, event, source_id, declared_s=declared_s) for each in programs]
+        told = await self._store.history.notifications_of([each.notification_id for each in fates])
+        answers = [await self._told_of(fate, told.get(fate.notification_id), source_id, event) for fate in fates]
+        return shown_event(event), answers
+
+    async def _told_of(
+        self, fate: ItemFate, own: StoredNotification | None, source_id: str, event: StoredEvent
+    ) -> ToldOf:
+        """Return the fate of an event with the notification that told of it, if one did."""
+        if own is None and fate.is_counted:
+            own = await self._store.history.next_notification(fate.rule, source_id, event.seen_s)
+        failing = self._known.failing.of(fate.rule)
+        return ToldOf(fate, own, None if failing is None else failing.reason)
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""

@@ -134,6 +134,27 @@ class SqlHistory:
             found += await asyncio.to_thread(list, map(read, await self._read(query.limit(limit))))
         return sorted(found, key=lambda each: each.seq, reverse=True)[:limit]
 
+    async def event(self, source_id: str, seq: int) -> StoredEvent | None:
+        """Return an event of a source's items by its number, or ``None``."""
+        found = await self.events(source_id, before=seq + 1, limit=1)
+        return next((each for each in found if each.seq == seq), None)
+
+    async def notifications_of(self, notification_ids: Sequence[str]) -> Mapping[str, StoredNotification]:
+        """Return those of some notifications that are stored, by id, each with its deliveries."""
+        c = t.notifications.c
+        found = await self._read(select(t.notifications).where(is_one_of(c.notification_id, [*notification_ids])))
+        deliveries = await self._deliveries(notification_ids)
+        told = (rows.as_type(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found)
+        return {each.notification_id: each for each in told}
+
+    async def next_notification(self, rule: str, source_id: str, since_s: float) -> StoredNotification | None:
+        """Return the first notification of a rule on a source from a time on, or ``None``; with its deliveries."""
+        c = t.notifications.c
+        query = select(c.notification_id).where(c.rule == rule, c.source_id == source_id, c.created_s >= since_s)
+        found = await self._read(query.order_by(c.position).limit(1))
+        ids = [row.notification_id for row in found]
+        return next(iter((await self.notifications_of(ids)).values()), None) if ids else None
+
     async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:
         """Return a rule's captured and missed intervals decided since a time, newest first."""
         query = intervals_of_rule(rule, since_s).limit(limit)

@@ -51,6 +51,32 @@ async def test_items_come_change_and_stay(
     assert "javascript" not in shown
 
 
+async def test_what_rules_made_of_an_item_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_api(tmp_path) as running:
+        await running.control.declarations.declare(rule("updates").replace("ON INSERT", "ON UPDATE"))
+        await running.control.declarations.declare(rule("all"))
+        await shows(running, T0 + 10.0, item("Old", T0 - 9000.0))
+        await shows(running, T0 + 100.0, item("New", T0 + 60.0), item("Old", T0 - 9000.0))
+        token = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("PROXYD_TOKEN", token)
+        base = str(running.client.make_url(""))
+        async with Client.over_http(base, token) as asked:
+            (newest, *_) = await asked.items("s", limit=None)
+            told = await asked.explain_item("s", newest["position"])
+            with pytest.raises(ApiError, match="has no item at 99"):
+                await asked.explain_item("s", 99)
+        capsys.readouterr()
+        assert await asyncio.to_thread(main, ["explain", "s", "--item", "new", "--url", base]) == 0
+        shown = capsys.readouterr().out
+    fates = {each["rule"]: each for each in told["rules"]}
+    assert fates["updates"]["why"] == ["it tells of changes, and this is a new item"]
+    assert fates["updates"]["fate"] == "left out"
+    assert fates["all"]["notification"] is not None
+    assert "updates: left out" in shown
+
+
 async def test_items_are_searched_by_the_api_and_the_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

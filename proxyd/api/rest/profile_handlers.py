@@ -189,6 +189,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
                 raises=(404,)),
         listing("/api/v1/sources/{name}/items", planned.list_items, wire.Page[wire.ItemEvent], wire.ListWindow,
                 raises=(404,)),
+        listing("/api/v1/sources/{name}/items/{position}", planned.get_fates, wire.ItemFates, raises=(404,)),
         listing("/api/v1/explain/{name}", declared.explain, wire.Explained, raises=(404,)),
         Endpoint("POST", "/api/v1/reload", "write", handlers.reload, wire.Reloaded, raises=(409, 422), is_keyed=True),
     )  # fmt: skip

@@ -104,6 +104,7 @@ class Dashboard:
             WebRoute("POST", "/add", "write", adding.add),
             WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),
             WebRoute("GET", "/sources/{name}", "read", subjects.source, is_of_source=True),
+            WebRoute("GET", "/sources/{name}/items/{position}", "read", subjects.item, is_of_source=True),
             WebRoute("GET", "/sources/{name}/why", "read", subjects.why, is_of_source=True),
             WebRoute("GET", "/rules/{name}/change", "write", statements.form),
             WebRoute("GET", "/sources/{name}/change", "write", statements.form),

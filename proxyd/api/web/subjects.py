@@ -75,6 +75,13 @@ class Subjects:
             **past,
         )
 
+    async def item(self, request: web.Request) -> web.Response:
+        """Show why each rule told of an item of a source, or did not."""
+        name, position = request.match_info["name"], request.match_info["position"]
+        return self._render(
+            request, "item.html", source=name, found=await self._listings.plans.get_fates(name, position)
+        )
+
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""
         name = request.match_info["name"]

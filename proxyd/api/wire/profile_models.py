@@ -281,6 +281,25 @@ class ItemEvent(RowShown):
     delay_s: float | None = Field(description="from its own time until it was seen; null if it was there at first")
 
 
+class ToldOfItem(WireModel):
+    """What a rule made of an item."""
+
+    rule: str
+    fate: Literal["told", "waiting", "kept", "left out"] = Field(
+        description="`told`: a receiver has it; `waiting`: it is to be sent, or counted until the rule fires; `kept`: "
+        "a notification was made, and not sent; `left out`: there is no notification of it"
+    )
+    why: list[str] = Field(description="in words")
+    notification: str | None = Field(description="the id of the notification, or null")
+
+
+class ItemFates(WireModel):
+    """An item of a source, and what each rule that reads the source made of it."""
+
+    item: ItemEvent
+    rules: list[ToldOfItem]
+
+
 class IntervalOfRule(RowShown):
     """An interval in which a rule expected a probe of a source, and its result."""
 
