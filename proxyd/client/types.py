@@ -195,22 +195,6 @@ class ItemEvent(TypedDict):
     delay_s: float | None
 
 
-class ToldOfItem(TypedDict):
-    """What a rule made of an item."""
-
-    rule: str
-    fate: Literal["told", "waiting", "kept", "left out"]
-    why: list[str]
-    notification: str | None
-
-
-class ItemFates(TypedDict):
-    """An item of a source, and what each rule that reads the source made of it."""
-
-    item: ItemEvent
-    rules: list[ToldOfItem]
-
-
 class ItemFound(TypedDict):
     """An item that a search found or a list shows, as it is now."""
 
@@ -614,6 +598,15 @@ class TokenWanted(TypedDict):
     expires_in_s: NotRequired[float | None]
 
 
+class ToldOfItem(TypedDict):
+    """What a rule made of an item."""
+
+    rule: str
+    fate: Literal["told", "waiting", "kept", "left out"]
+    why: list[str]
+    notification: str | None
+
+
 class TradeShown(TypedDict):
     """The expected result of a number of detection probes."""
 
@@ -778,6 +771,13 @@ class ImportMade(TypedDict):
     sources_known: int
     unreadable: int
     faults: list[str]
+
+
+class ItemFates(TypedDict):
+    """An item of a source, and what each rule that reads the source made of it."""
+
+    item: ItemEvent
+    rules: list[ToldOfItem]
 
 
 class MoveMade(TypedDict):
