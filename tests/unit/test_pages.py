@@ -88,8 +88,9 @@ def is_whole(block: Block) -> bool:
 def test_every_profile_that_is_shown_is_valid(block: Block) -> None:
     """A fragment is completed with what comes before it: class RSS of domain D, profile P over D, a list of feeds."""
     text = block.text if is_whole(block) else PREAMBLE + block.text
-    listed = SourceText(str(Path(str(block)).with_name("feeds.csv")), "https://example.org/feed")
-    errors = [str(error) for error in check([SourceText(str(block), text), listed], EVERYTHING).errors]
+    names = [each for each in ("feeds.csv", "sites.csv") if each in block.text]
+    listed = [SourceText(str(Path(str(block)).with_name(name)), "https://example.org/feed") for name in names]
+    errors = [str(error) for error in check([SourceText(str(block), text), *listed], EVERYTHING).errors]
     is_wrong_on_purpose = block.page == TUTORIAL
     assert len(errors) == (1 if is_wrong_on_purpose else 0), errors
 

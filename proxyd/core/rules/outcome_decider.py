@@ -187,16 +187,8 @@ class OutcomeDecider:
             self._planner.finish(outcome.source_id, outcome.finished_s, seen=seen, learn=learn)
         if observation is not None:
             self._hints.hasten_siblings(observation.hints, outcome.finished_s)
-            failing = observation.state.health.failing
-            is_first = failing is not None and failing.probes == 1 and failing.last_s == outcome.finished_s
-            may_be_down = is_first and self._is_site(outcome.source_id)
-            if (observation.found.is_doubtful or may_be_down) and outcome.source_id in self._planner.sources:
+            if observation.found.is_doubtful and outcome.source_id in self._planner.sources:
                 self._planner.ask(outcome.source_id, outcome.finished_s, Reason.CONFIRMATION)
-
-    def _is_site(self, source_id: str) -> bool:
-        """Whether a source is a site, whose first failure is confirmed as soon as its spacing allows."""
-        source = self._known.source(source_id)
-        return source is not None and source.site is not None
 
     async def end_overdue(
         self, interval: JointInterval, stored: StoredContext, now_s: float, evaluation: Evaluation = AT_ONCE

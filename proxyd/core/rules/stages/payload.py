@@ -278,7 +278,7 @@ def histories(history: History, program: RuleProgram, found: Sequence[StoredEven
     return until
 
 
-_UNTOLD = frozenset({EventKind.FAILURE, EventKind.TROUBLE})
+_UNTOLD = frozenset({EventKind.FAILURE, EventKind.TROUBLE, EventKind.HEALTH})
 
 
 def outage_notices(programs: Iterable[RuleProgram], outage: Outage, source: Source) -> Iterator[Notification]:

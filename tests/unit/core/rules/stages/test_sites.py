@@ -66,7 +66,20 @@ def test_a_hiccup_is_not_told(kinds: Sequence[OutcomeKind]) -> None:
     assert told(decider_of(), kinds) == []
 
 
-def test_a_failure_is_confirmed_twenty_seconds_later() -> None:
+@pytest.mark.parametrize("options", ["", "WITHIN 5 MINUTES"])
+def test_a_failure_is_confirmed_twenty_seconds_later(options: str) -> None:
+    decider, starts_s, fails_s = decider_of(options), list[float](), list[float]()
+    for chronon in range(90):
+        for planned in decider.planner.choose(chronon).probes:
+            starts_s.append(planned.start_s)
+            decider.planner.start(planned, planned.start_s)
+            if len(starts_s) in {3, 4}:
+                fails_s.append(planned.start_s)
+            probe(decider, planned.start_s, DOWN if len(starts_s) in {3, 4} else UP)
+    assert fails_s[1] - fails_s[0] == 20.0
+
+
+def test_a_site_is_asked_every_forty_seconds() -> None:
     decider, starts_s = decider_of(), list[float]()
     for chronon in range(24):
         for planned in decider.planner.choose(chronon).probes:
