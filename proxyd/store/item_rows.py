@@ -55,7 +55,7 @@ SHOWN_SEEDS = 20
 MOST_COUNTED = 1_000
 """Unread items that are counted; of more it is said that there are more."""
 _i, _m, _u = t.items.c, t.marks.c, t.read_up_to.c
-_FEW_SOURCES = 100  # whose items are read one source after the other; of more, among those of all sources
+_FEW_SOURCES = 60  # whose items are read one source after the other; of more, among those of all sources
 _MOST_SCANNED = 5_000  # items that one answer looks at
 _CHUNK, _FIRST_CHUNK = 500, 64
 _SLACK_S = 3600.0  # by which items may be stored later than others that were seen after them
