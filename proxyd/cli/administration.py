@@ -88,21 +88,39 @@ def _size(path: Path | None) -> int:
     ],
 )
 async def backup(options: argparse.Namespace) -> int:
-    """Write and check a copy of the database; the daemon may run."""
+    """Write and check a copy of the database, with the profiles and settings beside it; the daemon may run."""
     from proxyd.store.backups import back_up, check_copy
+    from proxyd.store.kept_files import keep_files
 
     settings = settings_of(options)
     if options.verify:
         file = options.file or _newest_copy(settings)
         await check_copy(file)
-        said = f"{file}: {file.stat().st_size / 2**20:.1f} MiB, sound; `proxyd restore {file}` brings it back"
-        return print_answer(options, {"file": str(file), "bytes": file.stat().st_size}, [said])
+        sound = f"{file}: {file.stat().st_size / 2**20:.1f} MiB, sound; `proxyd restore {file}` brings it back"
+        return print_answer(options, {"file": str(file), "bytes": file.stat().st_size}, [sound])
     if options.file is None:
         raise ConfigError(["name the file to write, or take --verify"])
+    texts = _files_beside(options, settings)
     await back_up(settings.database, options.file)
+    keep_files(options.file, texts)
     size = options.file.stat().st_size
-    said = f"{options.file}: {size / 2**20:.1f} MiB, checked; `proxyd restore {options.file}` brings it back"
-    return print_answer(options, {"file": str(options.file), "bytes": size}, [said])
+    said = [
+        f"{options.file}: {size / 2**20:.1f} MiB, checked; `proxyd restore {options.file}` brings it back",
+        f"it holds {', '.join(sorted(texts)) or 'no files'}, but no secrets: take their variables and files along",
+    ]
+    return print_answer(options, {"file": str(options.file), "bytes": size, "files": sorted(texts)}, said)
+
+
+_SETTINGS_FILE = "proxyd.toml"
+
+
+def _files_beside(options: argparse.Namespace, settings: Settings) -> dict[str, str]:
+    """Return the texts of the profiles and of the settings file, by their names in a copy."""
+    from proxyd.config.profile_files import profiles_to_keep
+
+    texts = profiles_to_keep(settings.profiles)
+    file = options.config or Path(_SETTINGS_FILE)
+    return texts | ({_SETTINGS_FILE: file.read_text(encoding="utf-8")} if file.is_file() else {})
 
 
 def _newest_copy(settings: Settings) -> Path:
@@ -126,16 +144,49 @@ def _newest_copy(settings: Settings) -> Path:
     ],
 )
 async def restore(options: argparse.Namespace) -> int:
-    """Replace the database with a backup, while no daemon runs."""
+    """Replace the database with a backup, while no daemon runs, and write the files in it that are missing here."""
     from proxyd.base.clock import SystemClock
     from proxyd.store import backups
+    from proxyd.store.kept_files import kept_files
 
+    await backups.check_copy(options.file)
+    texts = kept_files(options.file)
+    said = _write_settings(options, texts)
     settings = settings_of(options)
     stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
     aside = await backups.restore(settings.database, options.file, stamp=stamp, replaces=options.replace)
     answer = {"database": settings.database_shown, "kept": None if aside is None else str(aside)}
     kept = "" if aside is None else f"; the previous one is kept as {aside}"
-    return print_answer(options, answer, [f"{settings.database_shown} is restored from {options.file}{kept}"])
+    lines = [f"{settings.database_shown} is restored from {options.file}{kept}", *said]
+    return print_answer(options, answer, [*lines, *_write_profiles(settings.profiles, texts)])
+
+
+def _write_settings(options: argparse.Namespace, texts: Mapping[str, str]) -> list[str]:
+    """Write the settings file of a copy if this machine has none; return what was done."""
+    from proxyd.config.profile_files import write_text
+
+    if options.config is not None or _SETTINGS_FILE not in texts:
+        return []
+    if (file := Path(_SETTINGS_FILE)).exists():
+        return [f"{file} is left as it is here"]
+    write_text(file, texts[_SETTINGS_FILE])
+    return [f"{file} is written"]
+
+
+def _write_profiles(folder: Path, texts: Mapping[str, str]) -> list[str]:
+    """Write the profiles of a copy that are not here yet; return what was done."""
+    from proxyd.config.profile_files import write_text
+
+    said = []
+    named = ((folder / Path(name).name, text) for name, text in texts.items() if name.startswith("profiles/"))
+    for file, text in sorted(named):
+        if file.exists():
+            said.append(f"{file} is left as it is here")
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, text)
+        said.append(f"{file} is written")
+    return said
 
 
 TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token create --name me --scope write"])

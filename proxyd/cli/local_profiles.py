@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from proxyd.cli.printed_answers import print_json, print_lines, print_text, settings_of, socket_of, with_noun
-from proxyd.core.errors import ConfigError, ProfileError, ProxydError, RuleError
+from proxyd.cli.printed_answers import client_of, print_json, print_lines, print_text, settings_of, socket_of, with_noun
+from proxyd.core.errors import ConfigError, ProfileError, ProxydError, RuleError, UnreachableError
 from proxyd.core.texts.safe_text import for_xml, visible
-from proxyd.terminal.verbs import JSON, argument, flag, verb
+from proxyd.terminal.verbs import JSON, URL, argument, flag, verb
 
 if TYPE_CHECKING:
     from proxyd.client import Client
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _API_TEXTS = "SELECT name, text FROM texts WHERE origin = 'api' ORDER BY position"
+_EXPORTED = ("position", "source", "id", "title", "text", "link", "came", "seen", "gone", "read", "starred")
 _MOST_NAMED = 20  # unreadable addresses of an import that are printed
 _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
 
@@ -313,14 +316,47 @@ def _tell_of_import(merged: Merged, unreadable: Sequence[str], out: Path | None)
         print(visible(line), file=sys.stderr if out is None else sys.stdout)
 
 
-@verb("export", "proxyd export")
-def export(options: argparse.Namespace) -> int:
-    """Print the sources of the profiles as OPML."""
+@verb(
+    "export",
+    "proxyd export",
+    "proxyd export --items csv --source news",
+    takes=[
+        argument("--items", "the stored items instead, newest first", choices=("json", "csv")),
+        argument("--source", "only the items of this source", metavar="NAME"),
+        URL,
+    ],
+)
+async def export(options: argparse.Namespace) -> int:
+    """Print all sources as OPML, or the stored items, one a line; without a daemon the sources of the profiles."""
+    if options.items is not None:
+        await _export_items(options)
+        return 0
+    try:
+        async with client_of(options) as client:
+            sys.stdout.write(await client.export_feeds())
+    except UnreachableError as error:
+        print(f"proxyd: {error}; these are the sources of the profiles alone", file=sys.stderr)
+        print(_sources_of_files(settings_of(options)))
+    return 0
+
+
+def _sources_of_files(settings: Settings) -> str:
     from proxyd.app.check_settings import check_declaration
     from proxyd.config.profile_files import read_directory
     from proxyd.core.language import opml
 
-    settings = settings_of(options)
     declaration = check_declaration(read_directory(settings.profiles), settings)
-    print(opml({for_xml(source.source_id): source.url for source in declaration.sources.values()}))
-    return 0
+    return opml({for_xml(source.source_id): source.url for source in declaration.sources.values()})
+
+
+async def _export_items(options: argparse.Namespace) -> None:
+    """Print the stored items as they are read: JSON a line, or CSV with a heading."""
+    rows = csv.DictWriter(sys.stdout, _EXPORTED, extrasaction="ignore")
+    if options.items == "csv":
+        rows.writeheader()
+    async with client_of(options) as client:
+        async for item in client.stored_items(source=options.source):
+            if options.items == "csv":
+                rows.writerow(item)
+            else:
+                sys.stdout.write(json.dumps(item, ensure_ascii=False) + "\n")

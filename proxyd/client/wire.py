@@ -182,16 +182,20 @@ class Wire:
 
     async def pages(self, path: str, query: Query = _NOTHING, *, limit: int | None = None) -> list[Any]:
         """Return a list that is divided into pages, or its first ``limit`` entries."""
-        items: list[Any] = []
-        asked = dict(query)
-        while limit is None or len(items) < limit:
-            asked["limit"] = _PAGE if limit is None else min(_PAGE, limit - len(items))
+        return [each async for each in self.entries(path, query, limit=limit)]
+
+    async def entries(self, path: str, query: Query = _NOTHING, *, limit: int | None = None) -> AsyncIterator[Any]:
+        """Yield the entries of a list that is divided into pages, as they are read."""
+        asked, count = dict(query), 0
+        while limit is None or count < limit:
+            asked["limit"] = _PAGE if limit is None else min(_PAGE, limit - count)
             page = await self.ask(ListAnswer, "GET", path, asked)
-            items += page["items"]
+            count += len(page["items"])
+            for each in page["items"]:
+                yield each
             if page.get("next_cursor") is None:
                 break
             asked["cursor"] = page["next_cursor"]
-        return items
 
     @asynccontextmanager
     async def open(self, method: str, path: str, query: Query, **request: Any) -> AsyncIterator[aiohttp.ClientResponse]:

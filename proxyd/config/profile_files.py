@@ -27,6 +27,15 @@ def read_directory(folder: Path) -> list[SourceText]:
         raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error
 
 
+def profiles_to_keep(folder: Path) -> dict[str, str]:
+    """Return the texts of a folder's profiles and lists by their names in a backup; of one that is not there, none.
+
+    Raises as ``read_directory`` does.
+    """
+    found = read_directory(folder) if folder.is_dir() else []
+    return {f"profiles/{Path(each.file).name}": each.text for each in found}
+
+
 def read_profile(path: Path) -> list[SourceText]:
     """Return a profile text, also from a pipe, and the lists that it names; raises as ``read_directory`` does."""
     text = read_text(path, may_be_pipe=True)

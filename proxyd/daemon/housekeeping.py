@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +15,13 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock
+from proxyd.config.profile_files import profiles_to_keep
 from proxyd.config.settings import Settings
+from proxyd.core.errors import ConfigError, ProfileError
 from proxyd.core.model.field_values import iso_time
 from proxyd.store.backups import check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
+from proxyd.store.kept_files import keep_files
 from proxyd.store.plan_rows import expire_pictures
 from proxyd.store.retention import ItemSizes, expire, expire_items, fitting_since_s, measure_items
 from proxyd.store.sql_store import SqlStore
@@ -138,12 +141,21 @@ class Housekeeping:
             log.warning("no room for a backup", folder=str(folder), remedy="free space, or set `backup`")
             return
         now_s, copies = self._clock.time_s(), self._settings.backup_copies
-        if await _unless(self._ending, back_up(self._store, folder, now_s, copies=copies)):
+        texts = await asyncio.to_thread(self._profiles_to_keep)
+        copying = back_up(self._store, folder, now_s, copies=copies, texts=texts)
+        if await _unless(self._ending, copying):
             self._metrics.backup_s.set(self._clock.time_s())
         else:
             log.warning(
                 "backup broken off", remedy="make one with `proxyd backup FILE`, or wait for the next nightly one"
             )
+
+    def _profiles_to_keep(self) -> dict[str, str]:
+        try:
+            return profiles_to_keep(self._settings.profiles)
+        except (ConfigError, ProfileError) as error:  # the database is worth a copy without them
+            log.warning("the backup holds no profiles", error=str(error))
+            return {}
 
 
 def make_scheduler() -> AsyncIOScheduler:
@@ -165,8 +177,8 @@ async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> b
     return not working.cancelled() and bool(working.result())
 
 
-async def back_up(store: SqlStore, folder: Path, now_s: float, *, copies: int) -> Path:
-    """Write a copy of the database to ``folder``, keep only the newest ``copies`` and return its path.
+async def back_up(store: SqlStore, folder: Path, now_s: float, *, copies: int, texts: Mapping[str, str]) -> Path:
+    """Write a copy of the database with some ``texts`` to ``folder``, keep the newest ``copies`` and return its path.
 
     If that fails or is cancelled, no partial copy remains.
     """
@@ -176,6 +188,7 @@ async def back_up(store: SqlStore, folder: Path, now_s: float, *, copies: int) -
     await asyncio.to_thread(unchecked.unlink, missing_ok=True)
     with whole_or_nothing(unchecked):
         await store.upkeep.backup(unchecked)
+        await asyncio.to_thread(keep_files, unchecked, texts)
         await check_copy(unchecked)
         await asyncio.to_thread(unchecked.replace, target)
     await asyncio.to_thread(sync, folder)

@@ -28,6 +28,7 @@ from proxyd.store.databases.connections import StoreConnections, breakable, sqli
 from proxyd.store.databases.schema import copy_between, copy_from_file, is_newest, migrate, upgrade
 from proxyd.store.databases.sqlite import copy_file, end_when, file_lock, sqlite_connections, sync
 from proxyd.store.databases.tables import WORDS_IN_SQLITE, metadata
+from proxyd.store.kept_files import drop_files
 from proxyd.store.lanes import end_all_claims
 from proxyd.store.sql_store import SqlStore
 
@@ -107,6 +108,7 @@ def _newest(source: Path, *, next_to: Path | None) -> Iterator[Path]:
         copy = Path(folder) / "restored.db"
         with store_errors():
             copy_file(source, copy)  # including its log, if any
+            drop_files(copy)
             engine = create_engine(sqlite_url(copy), poolclass=NullPool)
             with engine.begin() as connection:
                 upgrade(connection)

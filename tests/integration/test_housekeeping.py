@@ -140,7 +140,7 @@ async def test_what_waited_for_its_turn_is_not_begun_at_the_end(
 async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     for day in range(9):
-        await back_up(store, folder, day * 86400.0, copies=3)
+        await back_up(store, folder, day * 86400.0, copies=3, texts={"profiles/a.profile": "-- a"})
     (folder / "proxyd-2026-01-01T00:00:00Z.db").touch()  # somebody else's
     assert newest_backup_s(folder) == 8 * 86400.0
     (folder / "proxyd-2026-01-01T00:00:00Z.db").unlink()
@@ -160,7 +160,7 @@ async def test_the_newest_backup_is_known_from_the_start(store: SqlStore, tmp_pa
     name, folder = "proxyd_last_backup_timestamp_seconds", tmp_path / "backups"
     assert await sample(store, settings(backup="off"), name) == 0.0
     assert await sample(store, settings(backup=folder), name) == 1e9  # there is none yet: counted from now on
-    await back_up(store, folder, 5 * 86400.0, copies=7)
+    await back_up(store, folder, 5 * 86400.0, copies=7, texts={})
     assert await sample(store, settings(backup=folder), name) == 5 * 86400.0
 
 

@@ -33,7 +33,8 @@ WITHOUT_JSON = {
 }
 ASKING = {
     "add", "remove", "moved", "probe", "pause", "resume", "mute", "unmute",
-    "healthcheck", "sources", "probes", "items", "search", "explain", "top", "plan", "hosts", "sites", "advise",
+    "export", "healthcheck", "sources", "probes", "items", "search", "explain", "top", "plan", "hosts", "sites",
+    "advise",
     "report", "notifications",
     "notifications show", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
     "token create", "token list", "token drop", "webhook list", "webhook test", "webhook dead", "webhook replay",
