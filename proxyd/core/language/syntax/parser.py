@@ -419,7 +419,7 @@ def parse(text: str, file: str = "<text>", *, most_bytes: int = MAX_FILE_BYTES) 
 
 # ---- members of JSON
 
-_STRAYS = _BEGINNINGS - {"ON"} | {";"}  # a digest may be WEEKLY ON MONDAY
+_STRAYS = _BEGINNINGS - {"ON", "IGNORE"} | {";"}  # in WEEKLY ON MONDAY and ROBOTS IGNORE they stand in a value
 
 
 class MemberReader:
