@@ -277,7 +277,8 @@ class _PlanListings:
     async def get_fates(self, source_id: str, position: str) -> wire.ItemFates:
         """Show an item of a source, by its `position`, and why each rule of the source told of it or did not."""
         event, told = await self._plans.item_fates(source_id, parse_position(position, "a position is a whole number"))
-        return wire.ItemFates(item=payloads.item_event(event), rules=[item_fate(each) for each in told])
+        state = await self._plans.page_text(source_id, event.position)
+        return wire.ItemFates(item=payloads.item_event(event), state=state, rules=[item_fate(each) for each in told])
 
     async def list_intervals(self, rule: str, asked: wire.DaysOfIntervals) -> wire.Items[wire.IntervalOfRule]:
         """List a rule's intervals of the last days, newest first, and whether each was probed in time."""

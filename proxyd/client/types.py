@@ -190,6 +190,7 @@ class ItemEvent(TypedDict):
     text: str
     values: dict[str, Any]
     changes: dict[str, Any]
+    words: int | None
     came: str | None
     seen: str
     delay_s: float | None
@@ -777,6 +778,7 @@ class ItemFates(TypedDict):
     """An item of a source, and what each rule that reads the source made of it."""
 
     item: ItemEvent
+    state: str | None
     rules: list[ToldOfItem]
 
 

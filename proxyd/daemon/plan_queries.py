@@ -13,7 +13,8 @@ from typing import cast
 from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ConflictError, NotFoundError
 from proxyd.core.language import no_such, no_such_source
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import PAGE_TEXT, Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.plan_preview import preview_in_rounds
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -21,6 +22,7 @@ from proxyd.core.politeness.host_budgets import HostTally
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explainer, Explanation
 from proxyd.core.rules.answers.item_fates import ItemFate, item_fate
+from proxyd.core.rules.answers.number_series import NumberEvent, NumberSeries, number_series
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Compiled
@@ -48,6 +50,7 @@ class _AskedProbe:
 _DAY_S = 86400.0
 _MOST_ASKED = 1000  # sources of one request to probe now
 _ADVICE_KEPT_S = 60.0
+_PART, _MOST_NUMBERS, _MOST_CHARACTERS = 50, 500, 4_000_000  # of events whose numbers are shown
 _MOST_FATES = 100  # rules of one source whose answers are shown
 
 
@@ -227,6 +230,32 @@ class PlanQueries:
         told = await self._store.history.notifications_of([each.notification_id for each in fates])
         answers = [await self._told_of(fate, told.get(fate.notification_id), source_id, event) for fate in fates]
         return shown_event(event), answers
+
+    async def page_text(self, source_id: str, position: int) -> str | None:
+        """Return the text of a page after an event, or ``None`` if the source is no text or nothing was there then."""
+        if not self._declaration().is_text_of_page(source_id):
+            return None
+        event = await self._store.history.state(source_id, position)
+        text = None if event is None or event.kind is EventKind.DELETE else event.item.fields.get(PAGE_TEXT)
+        return text if isinstance(text, str) else None
+
+    async def numbers_of(self, source_id: str) -> list[NumberSeries]:
+        """Return how the numbers of a source changed, of its newest events; none if its class has no numbers."""
+        self._check_source(source_id)
+        declared = self._declaration()
+        names = declared.page_class(declared.sources[source_id]).numbers
+        if not names:
+            return []
+        found: list[NumberEvent] = []
+        before, size = None, 0
+        while len(found) < _MOST_NUMBERS and size < _MOST_CHARACTERS:  # other fields may be long
+            events = await self._store.history.events(source_id, before=before, limit=_PART)
+            found += [NumberEvent.of(each, names) for each in events]
+            if len(events) < _PART:
+                break
+            before = events[-1].seq
+            size += sum(len(each) for event in events for each in event.item.fields.values() if isinstance(each, str))
+        return number_series(found)
 
     async def _told_of(
         self, fate: ItemFate, own: StoredNotification | None, source_id: str, event: StoredEvent

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -138,6 +139,17 @@ class SqlHistory:
         """Return an event of a source's items by its number, or ``None``."""
         found = await self.events(source_id, before=seq + 1, limit=1)
         return next((each for each in found if each.seq == seq), None)
+
+    async def state(self, source_id: str, seq: int) -> StoredEvent | None:
+        """Return an event with what its item was then, or ``None``; ``items`` hold what updates made of them."""
+        event = await self.event(source_id, seq)
+        if event is None or event.kind is not EventKind.INSERT:
+            return event
+        c = t.changes.c
+        later = select(t.changes).where(c.source_id == source_id, c.seq > seq, c.item_id == event.item.item_id)
+        found = await self._read(later.order_by(c.seq).limit(1))
+        old = next((rows.event_of_change(row).old for row in found), None)
+        return event if old is None else replace(event, item=old)
 
     async def notifications_of(self, notification_ids: Sequence[str]) -> Mapping[str, StoredNotification]:
         """Return those of some notifications that are stored, by id, each with its deliveries."""

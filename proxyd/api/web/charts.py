@@ -92,6 +92,19 @@ def round_steps(high: float, count: int = 4) -> list[float]:
     return [round(step * k, 12) for k in range(count + 1) if step * (k - 1) < high]
 
 
+def steps_between(low: float, high: float, count: int = 5) -> list[float]:
+    """Return round values between two, and those next to them.
+
+    >>> steps_between(24.5, 31.0), steps_between(5.0, 5.0), steps_between(0.0, 0.0)
+    ([24.0, 26.0, 28.0, 30.0, 32.0], [4.0, 5.0, 6.0], [-1.0, 0.0, 1.0])
+    """
+    if high <= low:
+        pad = 10.0 ** floor(log10(abs(low))) if low else 1.0
+        return [low - pad, low, low + pad]
+    step = round_steps(high - low, count)[1]
+    return [round(step * k, 12) for k in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1)]
+
+
 def round_times(high_s: float) -> list[float]:
     """Return round time spans from 0 to ``high_s`` or a little above, in seconds.
 
@@ -294,12 +307,12 @@ class Histogram:
     nine_in_ten_s: float
 
 
-def _time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
+def time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
     """Return at most ``most`` round UTC times between two: hours, days of the week, or dates.
 
-    >>> [tick.label for tick in _time_ticks(0.0, 86400.0)]
+    >>> [tick.label for tick in time_ticks(0.0, 86400.0)]
     ['Thu 01', '03:00', '06:00', '09:00', '12:00', '15:00', '18:00', '21:00', 'Fri 02']
-    >>> [tick.label for tick in _time_ticks(3600.0, 4 * 86400.0, most=4)]
+    >>> [tick.label for tick in time_ticks(3600.0, 4 * 86400.0, most=4)]
     ['Fri 02', 'Sat 03', 'Sun 04', 'Mon 05']
     """
     step_s = next((each for each in _STEPS_S if (end_s - begin_s) / each <= most), _STEPS_S[-1])
@@ -493,7 +506,7 @@ def _frame(begin_s: float, end_s: float, height: float) -> Frame:
 
 
 def _ticks(frame: Frame) -> tuple[Tick, ...]:
-    return tuple(Tick(frame.x(tick.at), tick.label) for tick in _time_ticks(frame.x_low, frame.x_high))
+    return tuple(Tick(frame.x(tick.at), tick.label) for tick in time_ticks(frame.x_low, frame.x_high))
 
 
 Shape = Callable[[float, float], str]

@@ -22,6 +22,7 @@ from proxyd.api.rest.live_streams import Streams
 from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.web.add_pages import AddPages
 from proxyd.api.web.editor import Editor
+from proxyd.api.web.histories import Histories
 from proxyd.api.web.news import News
 from proxyd.api.web.page_gate import (
     COOKIE,
@@ -83,6 +84,7 @@ class Dashboard:
         news, pages, subjects, editor = News(*parts), WebPages(*parts), Subjects(*parts), Editor(*parts)
         statements, reader, sites = StatementEditor(*parts), ReaderPages(*parts), SitePages(*parts)
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
+        histories = Histories(*parts)
         tokens = _TokenPages(self._queries, self._renderer)
         actions = Actions(self._queries)
         return (
@@ -105,6 +107,7 @@ class Dashboard:
             WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),
             WebRoute("GET", "/sources/{name}", "read", subjects.source, is_of_source=True),
             WebRoute("GET", "/sources/{name}/items/{position}", "read", subjects.item, is_of_source=True),
+            WebRoute("GET", "/sources/{name}/history", "read", histories.history, is_of_source=True),
             WebRoute("GET", "/sources/{name}/why", "read", subjects.why, is_of_source=True),
             WebRoute("GET", "/rules/{name}/change", "write", statements.form),
             WebRoute("GET", "/sources/{name}/change", "write", statements.form),

@@ -13,6 +13,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.web.charts import heat_map, histogram, lanes, probe_kind, time_line
+from proxyd.api.web.histories import number_charts
 from proxyd.api.web.page_texts import awaits_no_items, receivers_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
@@ -25,7 +26,7 @@ from proxyd.core.rules.answers.explanation import Explanation
 
 _DAY_S = 86400.0
 _FIRST_ITEMS, _LOGGED, _MOST_LISTED = 10, 30, 100
-_MOST_PLANNED = 1000
+_MOST_PLANNED, _MOST_NAMED = 1000, 5
 _LEAST_DELAYS = 5  # below that a histogram says nothing
 _MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
 
@@ -60,10 +61,12 @@ class Subjects:
         name, days = request.match_info["name"], read_query(request, _Back).days
         known = self._explanation_of(name)
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
+        is_text = known_declaration(self._profiles).is_text_of_page(name)
         found = explained.explanation(known, await self._reports.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
         item_free = awaits_no_items(self._profiles.declaration, found.rules)
+        charts = number_charts(await self._plans.numbers_of(name), self._clock.time_s())
         past = await self._past(name, days)
         return self._render(
             *(request, "source.html"),
@@ -72,6 +75,8 @@ class Subjects:
             moves=moves,
             place=place,
             item_free=item_free,
+            is_text=is_text,
+            charts=charts,
             **past,
         )
 
@@ -148,7 +153,9 @@ class Subjects:
 
     async def _rule(self, request: web.Request, days: int, tested: list[wire.TestResult] | None = None) -> web.Response:
         found = self._listings.profiles.get_rule(request.match_info["name"])
-        declared = known_declaration(self._profiles).rules[found.name]  # before any await: it may be removed
+        declaration = known_declaration(self._profiles)
+        declared = declaration.rules[found.name]
+        pages = [each for each in found.sources[:_MOST_NAMED] if declaration.is_text_of_page(each)]
         news = await self._listings.deliveries.list_notifications(wire.Found(rule=found.name, limit=20))
         rows = await self._plans.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
         return self._render(
@@ -157,6 +164,7 @@ class Subjects:
             found=found,
             tested=tested,
             has_life=declared.life is not None,
+            pages=pages,
             news=news,
             endpoints=receivers_of(declared),
             decays=declared.utility.kind is not UtilityKind.STRICT,

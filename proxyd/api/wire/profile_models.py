@@ -276,6 +276,7 @@ class ItemEvent(RowShown):
     text: str = Field(description="the beginning of the other texts of an item of a feed; empty for a page")
     values: dict[str, Any] = Field(description="the fields of an item of a page; empty for a feed")
     changes: dict[str, Any] = Field(description="of an update, by field: `from` and `to`, or a `difference` of texts")
+    words: int | None = Field(description="how many words of its texts an update changed; null if it came or went")
     came: Time | None = Field(description="its own time; null if it gives none")
     seen: Time
     delay_s: float | None = Field(description="from its own time until it was seen; null if it was there at first")
@@ -297,6 +298,7 @@ class ItemFates(WireModel):
     """An item of a source, and what each rule that reads the source made of it."""
 
     item: ItemEvent
+    state: str | None = Field(description="the whole text of a page as it was then; null for other sources")
     rules: list[ToldOfItem]
 
 

@@ -59,6 +59,10 @@ def css_parts(selector: str) -> tuple[str, str | None]:
     return (named[1], named[2]) if named else (selector, None)
 
 
+PAGE_TEXT = "text"
+"""The one field of a class without fields: the whole text of the page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field of a page class."""
@@ -86,6 +90,16 @@ class PageClass:
     def is_feed(self) -> bool:
         """Whether its fields are paths of a feed."""
         return bool(self.fields) and all(f.path.lower().startswith("channel.") for f in self.fields)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is the text of a whole page."""
+        return [(each.path, each.extraction) for each in self.fields] == [(PAGE_TEXT, None)]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The paths of its fields with numbers."""
+        return tuple(each.path for each in self.fields if each.type in {FieldType.DECIMAL, FieldType.INTEGER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +435,11 @@ class Declaration:
     sources: Mapping[str, Source]
     profiles: Mapping[str, Profile]
     rules: Mapping[str, NotificationRule]
+
+    def is_text_of_page(self, source_id: str) -> bool:
+        """Whether a source is the text of a whole page."""
+        source = self.sources[source_id]
+        return source.site is None and self.page_class(source).is_text
 
     def page_class(self, source: Source) -> PageClass:
         """Return the class of a source."""

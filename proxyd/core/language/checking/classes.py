@@ -11,6 +11,7 @@ from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import ClassName
 from proxyd.core.model.profile import (
     BUILT_IN_NAME,
+    PAGE_TEXT,
     SITE_CLASS,
     SOURCE_CLASS,
     Domain,
@@ -27,9 +28,6 @@ _FEED_PATHS = (
     *(f"channel.item.{name}" for name in _ITEM_FIELDS.split()),
 )
 """What can be read from a feed, whatever its format."""
-
-_PAGE_TEXT = "text"
-"""The one field of a class without fields: the whole text of the page."""
 
 _FEED_TYPES = {
     "pubDate": FieldType.TIMESTAMP,
@@ -48,7 +46,7 @@ BUILT_IN = Domain(
                 Field(f"channel.item.{name}", _FEED_TYPES.get(name, FieldType.STRING)) for name in _ITEM_FIELDS.split()
             ),
         ),
-        "PAGE": PageClass("PAGE", BUILT_IN_NAME, (Field(_PAGE_TEXT, FieldType.STRING),)),
+        "PAGE": PageClass("PAGE", BUILT_IN_NAME, (Field(PAGE_TEXT, FieldType.STRING),)),
         "PRICE": PageClass(
             "PRICE",
             BUILT_IN_NAME,
@@ -86,7 +84,7 @@ def check_domain(statement: CreateDomain, reporter: Reporter) -> Domain:
 def _check_class(declaration: ClassDeclaration, domain: str, reporter: Reporter) -> PageClass:
     name = declaration.name
     if not declaration.fields:
-        return PageClass(name.value, domain, (Field(_PAGE_TEXT, FieldType.STRING),))
+        return PageClass(name.value, domain, (Field(PAGE_TEXT, FieldType.STRING),))
     if any(_is_feed_path(each.path.value) for each in declaration.fields):
         _check_feed_fields(declaration, reporter)
     else:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import unescape
+from itertools import starmap
 from typing import Any
 
 from proxyd.core.model.item import EventKind, Value
-from proxyd.core.model.text_blocks import BLOCK_GAP
+from proxyd.core.model.text_blocks import BLOCK_GAP, diff_blocks, words_changed
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import link_of, title_of, value_change
 
@@ -98,6 +99,7 @@ class ShownEvent:
     values: Mapping[str, Value]  # the fields of an item of a page, without its link; empty for an item of a feed
     # what an update changed, by field: ``from`` and ``to``, or the ``difference`` of longer texts
     changes: Mapping[str, Any]
+    words: int | None  # how many words of its texts an update changed; None for others
     # ``event_s``, ``seen_s``: when it happened by its own time, or by our estimate, and when it was seen; unix
     # seconds
     event_s: float
@@ -113,12 +115,15 @@ def shown_event(event: StoredEvent) -> ShownEvent:
     >>> found = shown_event(StoredEvent(2, new, 60.0, 90.0, False, seed=False, kind=EventKind.UPDATE, old=old))
     >>> found.title, dict(found.values), dict(found.changes)
     ('Kettle', {'name': 'Kettle', 'price': 25}, {'price': {'from': 30, 'to': 25}})
+    >>> found.words
+    0
     """
     fields = event.item.fields
     before = fields if event.old is None else event.old.fields
     own = (name for name in dict.fromkeys([*fields, *before]) if name.startswith(OF_ITEMS) or not _is_of_channel(name))
     pairs = {name: (_comparable(name, before.get(name)), _comparable(name, fields.get(name))) for name in own}
     link = link_of(fields) or None
+    edited = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return ShownEvent(
         position=event.seq,
         kind=event.kind,
@@ -128,11 +133,18 @@ def shown_event(event: StoredEvent) -> ShownEvent:
         link=link,
         text=" ".join(texts_of(fields)[1:])[:_MOST_TEXT] if _is_of_feed(fields) else "",
         values=_values(fields, link),
-        changes={name: value_change(old, new, most=_MOST_BLOCKS) for name, (old, new) in pairs.items() if old != new},
+        changes={name: value_change(old, new, most=_MOST_BLOCKS) for name, (old, new) in edited.items()},
+        words=sum(starmap(_words_between, edited.values())) if event.kind is EventKind.UPDATE else None,
         event_s=event.event_s,
         seen_s=event.seen_s,
         is_exact=event.exact,
     )
+
+
+def _words_between(old: Value, new: Value) -> int:
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return 0
+    return words_changed(diff_blocks(old, new, most=_MOST_BLOCKS))
 
 
 def _is_of_channel(name: str) -> bool:

@@ -1,0 +1,135 @@
+"""The history of a page, any two states compared, and the charts of a source's numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from proxyd.client import Client
+from proxyd.core.model.item import Item, Value
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from tests.fakes import FakeClock
+from tests.fleets import changed
+from tests.integration.api_world import Running, running_api
+from tests.integration.dashboard_world import Browser
+
+DAY_S = 86400.0
+PAGE = "WATCH 'https://town.example' OF PAGE;"
+PRICE = "WATCH 'https://lamp.example' OF PRICE;"
+ROWS = """CREATE DOMAIN "Shop" AS CLASS::OFFER EACH CSS 'li' KEY name
+  (name: String FROM CSS 'b', stock: Integer FROM CSS 'i');
+CREATE SOURCE "offers" OF OFFER AT 'https://shop.example/offers';
+CREATE PROFILE "Offers" AS (DOMAIN "Shop", LANGUAGE "SQL", USER "u");
+INSERT NOTIFICATION "offers" INTO "Offers" SET QUERY "SELECT name FROM OFFER" SET TRIGGER "ON UPDATE TO OFFER"
+START NOW END NEVER SET UTILITY STRICT;"""
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_api(tmp_path) as api:
+        yield api
+
+
+@pytest.fixture
+def browser(running: Running) -> Browser:
+    return Browser(running)
+
+
+async def shows(api: Running, name: str, *items: Mapping[str, Value]) -> None:
+    """Let a source show some items now, and a day pass."""
+    clock = cast("FakeClock", api.control.resources.clock)
+    found = [Item(str(each.get("name", "page")), each, None, repr(each)) for each in items]
+    assert await api.control.loops.observer.take_in(changed(name, found, clock.time_s()))
+    await clock.advance(DAY_S)
+
+
+async def past_of_page(api: Running) -> None:
+    await api.control.declarations.declare(PAGE)
+    for text in ("Prices\n\nTea 3 <b>", "Prices\n\nTea 4 <b>", "Prices\n\nTea 4 <b>\n\nNew: cake and pie"):
+        await shows(api, "town.example", {"text": text})
+
+
+async def test_the_states_of_a_page_are_listed_and_any_two_compared(browser: Browser) -> None:
+    await past_of_page(browser.api)
+    await browser.sign_in("read")
+    for path in ("/sources/town.example", "/rules/town.example"):
+        assert 'href="/sources/town.example/history"' in (await browser.get(path))[1]
+    _, page = await browser.get("/sources/town.example/history")
+    positions = re.findall(r'name="from" value="(\d+)"', page)
+    newest, _, first = positions
+    assert re.findall(r'"Words changed" class="n">(?:<span class="none">)?([^<]*)<', page) == ["4", "1", "—"]
+    assert re.findall(r'name="(?:from|to)" value="(\d+)"[^>]* checked', page) == [newest, positions[1]]
+    for query in (f"from={first}&to={newest}", f"from={newest}&to={first}"):
+        status, page = await browser.get(f"/sources/town.example/history?{query}")
+        assert status == 200
+        assert "5 words between" in page
+        assert "<del><bdi>Tea 3 &lt;b&gt;</bdi></del>" in page
+        assert "<ins><bdi>Tea 4 &lt;b&gt;\nNew: cake and pie</bdi></ins>" in page
+    _, page = await browser.get(f"/sources/town.example/history?from={first}&to={first}")
+    assert "both states have the same text" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/sources/town.example/history?from=99&to=1", 404, "has no state 99"),
+        ("/sources/town.example/history?from=x&to=1", 400, "valid integer"),
+        ("/sources/s/history", 404, "not watched as the text of a page"),
+        ("/sources/nowhere/history", 404, "nowhere"),
+    ],
+)
+async def test_what_is_no_state_of_a_page_is_refused(browser: Browser, path: str, status: int, said: str) -> None:
+    await past_of_page(browser.api)
+    await browser.sign_in("read")
+    found, page = await browser.get(path)
+    assert (found, said in page) == (status, True)
+
+
+async def test_a_page_that_was_gone_says_so_between_its_states(browser: Browser) -> None:
+    await browser.api.control.declarations.declare(PAGE.replace(";", " ON DELETE;"))
+    await shows(browser.api, "town.example", {"text": "here"})
+    clock = cast("FakeClock", browser.api.control.resources.clock)
+    for _ in range(3):
+        at_s = clock.time_s()
+        outcome = ProbeOutcome("town.example", OutcomeKind.GONE, at_s, at_s, 404)
+        assert await browser.api.control.loops.observer.take_in(outcome)
+        await clock.advance(DAY_S)
+    await shows(browser.api, "town.example", {"text": "back"})
+    await browser.sign_in("read")
+    _, page = await browser.get("/sources/town.example/history")
+    assert page.count('name="from"') == 2
+    assert "the page was gone" in page
+
+
+async def test_the_api_has_each_state_as_it_was_and_how_many_words_changed(running: Running) -> None:
+    await past_of_page(running)
+    token = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+    async with Client.over_http(str(running.client.make_url("")), token) as asked:
+        found = await asked.items("town.example")
+        states = [(await asked.explain_item("town.example", each["position"]))["state"] for each in found]
+    assert [each["words"] for each in found] == [4, 1, None]
+    assert states == ["Prices\n\nTea 4 <b>\n\nNew: cake and pie", "Prices\n\nTea 4 <b>", "Prices\n\nTea 3 <b>"]
+
+
+async def test_a_price_has_a_chart_and_a_table_of_when_it_changed(browser: Browser) -> None:
+    await browser.api.control.declarations.declare(PRICE)
+    for price in (30, 30, 25.5, 1299):
+        await shows(browser.api, "lamp.example", {"name": "Lamp", "price": price, "currency": "EUR"})
+    await browser.sign_in("read")
+    _, page = await browser.get("/sources/lamp.example")
+    assert 'aria-label="price over time; the table below has the numbers"' in page
+    assert re.findall(r'<td class="n">([\d.,]+)</td></tr>', page) == ["1,299", "25.5", "30"]
+
+
+async def test_numbers_of_rows_have_a_chart_each_and_what_does_not_change_has_none(browser: Browser) -> None:
+    await browser.api.control.declarations.declare(ROWS)
+    for stock in range(3):
+        await shows(browser.api, "offers", {"name": "Lamp", "stock": stock}, {"name": "Chair", "stock": 7})
+    await browser.sign_in("read")
+    _, page = await browser.get("/sources/offers")
+    assert page.count("over time; the table below") == 1
+    assert "over time" not in (await browser.get("/sources/s"))[1]
