@@ -30,6 +30,8 @@ _MOST_SUMMARY = 500
 _WORDED = frozenset(
     {"title", "heading", "headline", "name", "subject", "link", "url"}
 )  # columns that a row's text may be
+_IN_THE_SENTENCE = frozenset({"source.trouble", "source.error", "source.since"})
+"""Columns of an event of a source that its usual wording says already."""
 
 
 def event_type(body: bytes) -> str:
@@ -267,7 +269,8 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
     """Yield each row's text, its link, which may be empty, and its other columns that fit."""
     changes = data.get("changes", ())
     for n, (line, item) in enumerate(zip(_lines(data), data.get("items", ()), strict=False)):
-        read = {name: readable(value) if name in _MARKED_UP else value for name, value in item.items()}
+        told = () if data.get("message", {}).get("is_named") or not item.get("source.trouble") else _IN_THE_SENTENCE
+        read = {n: readable(v) if n in _MARKED_UP else v for n, v in item.items() if n not in told}
         shown = {n: _in_line(_shown(value)) for n, value in _with_short_names(read).items() if value not in (None, "")}
         link = next((shown[name] for name in ("link", "url") if is_web(shown.get(name, ""))), "")
         changed = _with_short_names(changes[n]) if n < len(changes) else {}

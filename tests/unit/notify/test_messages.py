@@ -214,3 +214,11 @@ def test_what_is_shown_of_other_receivers_is_what_they_get() -> None:
     assert text.split() == plain.get_content().split()
     assert sent_text("n1", "R", recorded, kind="channel", form="STANDARD", version=1) == ("R", "first\nsecond")
     assert sent_text("n1", "R", recorded, kind="log", form="STANDARD", version=1) == ("", subject("R", recorded))
+
+
+def test_a_mail_about_a_site_says_each_fact_once() -> None:
+    facts = {"trouble": "is down since 2026-03-01 12:00 UTC: status 503", "error": "status 503", "status": 503}
+    item = {f"source.{name}": value for name, value in facts.items()} | {"source.since": "2026-03-01T12:00:00.000Z"}
+    sentence = f"shop {facts['trouble']}"
+    text = plain_text("shop", body("1", items=[item], message={"title": sentence, "rows": [sentence]}))
+    assert text.splitlines()[:3] == [sentence, "status: 503", ""]
