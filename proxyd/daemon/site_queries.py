@@ -173,7 +173,7 @@ class SiteQueries:
             since_s=failing.since_s if failing is not None and state == DOWN else None,
             probed_s=None if site is None else site.seen_s,
             latency_s=_mean_latency_s(days, int(now_s // _DAY_S)),
-            uptime=uptime(days, incidents, now_s),
+            uptime=uptime(days, incidents, now_s, None if site is None else site.seen_s),
             expires=SiteExpiry.of(site),
             days=tuple(_shown_day(day, days.get(day)) for day in _last_days(now_s)),
         )

@@ -106,6 +106,12 @@ def test_a_day_is_down_for_as_long_as_its_outages(ups: list[bool]) -> None:
     assert isclose(sum(each.down_s for each in found.days.values()), lasted_s, abs_tol=1e-3)
 
 
+def test_the_last_24_hours_of_a_new_site_that_is_down_agree_with_its_days() -> None:
+    found = record_of([(0.0, UP), (40.0, DOWN), (20.0, DOWN), (20.0, DOWN)], DAY_S)
+    shares = uptime(found.days, found.incidents, DAY_S + 95.0, seen_s=DAY_S + 80.0)
+    assert shares.day == shares.week == 0.5
+
+
 def test_maintenance_is_neither_also_when_the_clocks_change() -> None:
     # 01:30 to 04:00 in Berlin lasts one and a half hours in that night
     options = "MAINTENANCE DURING 'Sun 01:30-04:00' IN 'Europe/Berlin'"

@@ -112,8 +112,10 @@ class Uptime:
     quarter: float | None
 
 
-def uptime(days: Mapping[int, SiteDay], incidents: Sequence[Incident], now_s: float) -> Uptime:
-    """Return the uptime of a site of its last 90 days.
+def uptime(
+    days: Mapping[int, SiteDay], incidents: Sequence[Incident], now_s: float, seen_s: float | None = None
+) -> Uptime:
+    """Return the uptime of a site of its last 90 days, as its last probe, at ``seen_s``, left it.
 
     >>> uptime({0: SiteDay(0, up_s=86000.0, down_s=400.0)}, [Incident(0.0, 400.0)], 86399.0).week
     0.9953703703703703
@@ -124,7 +126,9 @@ def uptime(days: Mapping[int, SiteDay], incidents: Sequence[Incident], now_s: fl
         some = [days[day] for day in range(today - count + 1, today + 1) if day in days]
         return _share(sum(each.down_s for each in some), sum(each.up_s + each.down_s for each in some))
 
-    return Uptime(_of_a_day(days, incidents, now_s), of_last(7), of_last(30), of_last(90))
+    return Uptime(
+        _of_a_day(days, incidents, now_s, now_s if seen_s is None else seen_s), of_last(7), of_last(30), of_last(90)
+    )
 
 
 def uptime_text(share: float | None) -> str:
@@ -136,14 +140,18 @@ def uptime_text(share: float | None) -> str:
     return "—" if share is None else f"{floor(share * 10_000) / 100:g} %"
 
 
-def _of_a_day(days: Mapping[int, SiteDay], incidents: Sequence[Incident], now_s: float) -> float | None:
-    """Return the uptime of the last 24 hours; days tell only how much of these is known."""
+def _of_a_day(days: Mapping[int, SiteDay], incidents: Sequence[Incident], now_s: float, seen_s: float) -> float | None:
+    """Return the uptime of the last 24 hours; days tell only how much of these is known.
+
+    An outage that goes on counts until the last probe, as the days do; otherwise a site that has just been added would
+    seem to be down for all of its few known seconds.
+    """
     today = int(now_s // _DAY_S)
     passed = now_s / _DAY_S - today
     parts = [(days[day], share) for day, share in ((today, 1.0), (today - 1, 1.0 - passed)) if day in days]
     known_s = sum(share * (each.up_s + each.down_s) for each, share in parts)
     since_s = now_s - _DAY_S
-    down_s = sum(max(0.0, (each.ended_s or now_s) - max(each.began_s, since_s)) for each in incidents)
+    down_s = sum(max(0.0, (each.ended_s or seen_s) - max(each.began_s, since_s)) for each in incidents)
     return _share(min(down_s, known_s), known_s)
 
 
