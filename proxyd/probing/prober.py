@@ -157,6 +157,7 @@ class HttpProber:
             post=None if request.post is None else request.post.encode("utf-8", "surrogatepass"),
             gate=self._robots if request.obeys_robots else None,
             wants_picture=request.wants_picture,
+            is_cut=request.page_class == SITE_CLASS,  # a site that sends a large file is up
         )
 
     def _headers(self, request: ProbeRequest) -> tuple[tuple[str, str], ...]:

@@ -325,6 +325,14 @@ async def test_a_site_is_up_if_it_answers_without_an_error_and_holds_its_words(
         assert outcome.detail == f"the page does not hold {holding!r}"
 
 
+async def test_a_site_that_sends_a_large_file_is_up() -> None:
+    limits = FetchLimits(body_bytes=1000)
+    outcome = await probe_once(
+        answering(body=b"Welcome" + b"x" * 9000), limits, page_class=SITE_CLASS, holding="Welcome"
+    )
+    assert outcome.kind is OutcomeKind.SAME_BODY
+
+
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(
     ("header", "expected"), [("120", 120.0), ("Sun, 09 Sep 2001 01:47:40 GMT", 60.0), ("soon", None), (None, None)]

@@ -163,6 +163,7 @@ class FetchRequest:
     # The body of a POST; without one, the request is a GET. It is sent only to the origin of `home`.
     post: bytes | None = field(default=None, repr=False)
     wants_picture: bool = False  # whether a browser that renders the page takes a picture of it
+    is_cut: bool = False  # whether a body that is too long is cut rather than refused
 
 
 class Fetch(Protocol):
@@ -291,27 +292,27 @@ class Fetcher:
                 if response.status in REDIRECTS and "Location" in response.headers:
                     course.follow_redirect(response)
                     return _Redirect(next_url(response), response.status in _PERMANENT, response.status)
-                return await self._response(response, trace)
+                return await self._response(response, course)
 
-    async def _response(self, response: aiohttp.ClientResponse, trace: ProbeTrace) -> FetchResponse:
+    async def _response(self, response: aiohttp.ClientResponse, course: _Course) -> FetchResponse:
         body = b""
         if response.status in {200, 203}:
-            body = await self._body(response, trace)
+            body = await self._body(response, course)
         return FetchResponse(
             status=response.status,
             url=str(response.url),
             host=response.url.host,
             headers=response.headers,
             body=body,
-            requests=trace.requests,
+            requests=course.trace.requests,
             retry_after_s=retry_after_s(response.headers, self._clock.time_s()),
             fresh_for_s=fresh_for_s(response.headers, self._clock.time_s()),
         )
 
-    async def _body(self, response: aiohttp.ClientResponse, trace: ProbeTrace) -> bytes:
-        limit = self._limits.body_bytes
+    async def _body(self, response: aiohttp.ClientResponse, course: _Course) -> bytes:
+        limit, trace = self._limits.body_bytes, course.trace
         encoding = response.headers.get("Content-Encoding", "")
-        if self._limits.cut:
+        if self._limits.cut or course.request.is_cut:
             return await _beginning(response.content.iter_any(), encoding, limit, trace.count_bytes)
         announced = response.content_length
         if announced is not None and announced > limit:

@@ -241,7 +241,7 @@ def _event(
         "source.name": context.source.source_id,
         "source.url": context.source.url,
         "source.status": outcome.status,
-        "source.latency": after.latency_s,
+        "source.latency": None if after.latency_s is None else round(after.latency_s, 4),
         "source.error": error,
         "source.since": happening.since_s,
         "source.moved": after.moved_url,
