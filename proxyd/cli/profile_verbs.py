@@ -52,10 +52,11 @@ def _move_row(move: MoveShown) -> list[str]:
 
 _SOURCE = argument("source", "name of the source")
 _MUTED = (
-    argument("name", "name of the rule or profile"),
+    argument("name", "name of the rule or profile", nargs="?", default="everything"),
     one_of(
         flag("--rule", "it is a rule; needed only if a profile has the same name"),
         flag("--profile", "it is a profile; needed only if a rule has the same name"),
+        flag("--all", "everything: all rules, also those that are declared later"),
         required=False,
     ),
 )
@@ -118,6 +119,7 @@ def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> 
     "mute",
     "proxyd mute stable --until 07:00",
     "proxyd mute Watch --for 8h",
+    "proxyd mute --all --until 07:00",
     takes=[
         *_MUTED,
         one_of(
@@ -129,7 +131,7 @@ def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> 
     ],
 )
 def mute(options: argparse.Namespace) -> int:
-    """Keep back the notifications of a rule, or of every rule of a profile."""
+    """Keep back the notifications of a rule, of every rule of a profile, or of all."""
     o = options
     return _print(o, ask(o, lambda client: client.mute(o.name, subject=_subject(o), until=o.until, for_s=o.for_s)))
 
@@ -141,12 +143,14 @@ def mute(options: argparse.Namespace) -> int:
     takes=[*_MUTED, flag("--drop", "never send what was kept back"), *ASKING],
 )
 def unmute(options: argparse.Namespace) -> int:
-    """Send what a muted rule or profile kept back as digests, or drop it."""
+    """Send what was kept back as digests, or drop it."""
     o = options
     return _print(o, ask(o, lambda client: client.unmute(o.name, subject=_subject(o), drop=o.drop)))
 
 
-def _subject(options: argparse.Namespace) -> Literal["rule", "profile"] | None:
+def _subject(options: argparse.Namespace) -> Literal["rule", "profile", "all"] | None:
+    if options.all:
+        return "all"
     if options.rule:
         return "rule"
     return "profile" if options.profile else None
@@ -166,6 +170,7 @@ def _until_of_mute(muted: SuspensionShown | None, name: str) -> str:
     if muted is None:
         return ""
     by = "" if muted["name"] == name else f" (profile {muted['name']})"
+    by = " (everything)" if muted["subject"] == "all" else by
     return f"until {muted['until'] or 'unmuted'}{by}"
 
 

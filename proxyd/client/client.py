@@ -174,22 +174,25 @@ class Client:
 
     async def mute(
         self,
-        name: str,
+        name: str = "everything",
         *,
-        subject: Literal["rule", "profile"] | None = None,
+        subject: Literal["rule", "profile", "all"] | None = None,
         until: str | None = None,
         for_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> types.SuspensionMade:
-        """Keep back the notifications of a rule or a profile: until an ISO 8601 time, for a while, or until unmuted."""
+        """Keep back the notifications of a rule, a profile or ``all``.
+
+        It lasts until an ISO 8601 time, for a while, or until it is unmuted.
+        """
         body = {"name": name, "subject": subject, "until": until, "for_s": for_s}
         return await self._suspend("mute", body, idempotency_key)
 
     async def unmute(
         self,
-        name: str,
+        name: str = "everything",
         *,
-        subject: Literal["rule", "profile"] | None = None,
+        subject: Literal["rule", "profile", "all"] | None = None,
         drop: bool = False,
         idempotency_key: str | None = None,
     ) -> types.SuspensionMade:

@@ -314,8 +314,8 @@ class MoveWanted(TypedDict):
 class MuteWanted(TypedDict):
     """A rule or a profile to be muted until a time, for some seconds, or until it is unmuted."""
 
-    name: str
-    subject: NotRequired[Literal["rule", "profile"] | None]
+    name: NotRequired[str]
+    subject: NotRequired[Literal["rule", "profile", "all"] | None]
     until: NotRequired[str | None]
     for_s: NotRequired[float | None]
 
@@ -539,9 +539,9 @@ class SourceNamed(TypedDict):
 
 
 class SuspensionShown(TypedDict):
-    """A paused source, or a muted rule or profile."""
+    """A paused source, or what is muted: a rule, a profile or everything."""
 
-    subject: Literal["source", "rule", "profile"]
+    subject: Literal["source", "rule", "profile", "all"]
     name: str
     since: str
     until: str | None
@@ -620,8 +620,8 @@ class TradeShown(TypedDict):
 class UnmuteWanted(TypedDict):
     """A rule or a profile to be unmuted; with `drop`, what was kept back is never sent."""
 
-    name: str
-    subject: NotRequired[Literal["rule", "profile"] | None]
+    name: NotRequired[str]
+    subject: NotRequired[Literal["rule", "profile", "all"] | None]
     drop: NotRequired[bool]
 
 

@@ -14,7 +14,7 @@ from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
+from proxyd.core.model.suspension import EVERYTHING, Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing_rules import FailingRule, FailingRules
 from proxyd.store.sql_store import SqlStore
@@ -166,7 +166,7 @@ class Suspensions:
     async def mute(
         self, name: str, by: str, *, subject: Subject | None = None, until_s: float | None = None
     ) -> SuspensionChange:
-        """Keep back the notifications of a rule, or of every rule of a profile."""
+        """Keep back the notifications of a rule, of every rule of a profile, or of all."""
         async with self.turn:
             key = self._meant(name, subject, Subject.RULE, Subject.PROFILE)
             now_s = self._clock.time_s()
@@ -176,7 +176,7 @@ class Suspensions:
             since_s = now_s if before is None else before.since_s
             suspension = Suspension(*key, since_s, by if before is None else before.by, until_s)
             await self._change(lambda known: [*_without(key)(known), suspension], self._declaration)
-        called, ends = f"{key[0].value} {name}", _ends(suspension)
+        called, ends = _called(key), _ends(suspension)
         said = f"{called} was already muted; now {ends}" if before else f"{called} is muted {ends}"
         kept = "what it finds meanwhile is kept, and comes as one digest when it is unmuted"
         return SuspensionChange(f"{said}; {kept}", suspension, is_new=before is None)
@@ -185,7 +185,7 @@ class Suspensions:
         """Send what was kept back as one digest for each receiver, or drop it."""
         async with self.turn:
             key = self._meant(name, subject, Subject.RULE, Subject.PROFILE)
-            called = f"{key[0].value} {name}"
+            called = _called(key)
             if key not in self._known:
                 return SuspensionChange(f"{called} is not muted{self._by_profile(key)}", None, is_new=False)
             dropped = _rules_of(key, self._declaration) if drop else ()
@@ -226,6 +226,8 @@ class Suspensions:
     def _meant(self, name: str, subject: Subject | None, *kinds: Subject) -> Key:
         """Return which of these kinds a name means; raises if it means none, or several."""
         self._must_have_started()
+        if subject is Subject.ALL:
+            return Subject.ALL, EVERYTHING
         declared: Mapping[Subject, Mapping[str, object]] = {
             Subject.SOURCE: self._declaration.sources,
             Subject.RULE: self._declaration.rules,
@@ -246,15 +248,19 @@ class Suspensions:
             raise BusyError("the daemon is starting; try again in a few seconds")
 
     def _by_profile(self, key: Key) -> str:
-        """Return which profile mutes a rule, as the end of a sentence."""
-        if key[0] is not Subject.RULE:
-            return ""
-        found = self.mute_of(key[1], self._declaration.rules[key[1]].profiles)
-        return "" if found is None else f", but profile {found.name} is, {found.told}"
+        """Return what else mutes a rule or a profile, as the end of a sentence."""
+        profiles = self._declaration.rules[key[1]].profiles if key[0] is Subject.RULE else ()
+        found = None if key[0] is Subject.ALL else self.mute_of("" if key[0] is Subject.PROFILE else key[1], profiles)
+        return "" if found is None else f", but {_called(found.key)} is, {found.told}"
 
 
 def _without(key: Key) -> Callable[[dict[Key, Suspension]], list[Suspension]]:
     return lambda known: [each for each in known.values() if each.key != key]
+
+
+def _called(key: Key) -> str:
+    """Return what a suspension is about, in words."""
+    return EVERYTHING if key[0] is Subject.ALL else f"{key[0].value} {key[1]}"
 
 
 def _ends(suspension: Suspension) -> str:
@@ -262,7 +268,9 @@ def _ends(suspension: Suspension) -> str:
 
 
 def _rules_of(key: Key, declaration: Declaration) -> list[str]:
-    """Return the rules that a muted rule or profile is about."""
+    """Return the rules that a mute is about."""
+    if key[0] is Subject.ALL:
+        return list(declaration.rules)
     if key[0] is Subject.RULE:
         return [key[1]]
     return [name for name, rule in declaration.rules.items() if key[1] in rule.profiles]

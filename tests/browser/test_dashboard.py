@@ -134,6 +134,7 @@ async def watched(folder: Path) -> AsyncIterator[tuple[World, str]]:
 async def test_a_rule_is_written_followed_and_replayed_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
     async with watched(tmp_path) as (w, token), opened(chromium) as page:
         await sign_in(page, w.daemon.base, token)
+        await follow(page, "Settings", "Settings")
         await follow(page, "Profiles", "Profiles")
         await follow(page, "Write a new profile", "New profile")
         await write_a_rule(page, w)
@@ -167,6 +168,7 @@ async def write_a_rule(page: Page, w: World) -> None:
 
 async def follow_and_replay(page: Page, w: World) -> None:
     """Watch a notification arrive, open it, and send it again."""
+    await follow(page, "More", "More")
     await follow(page, "Notifications", "Notifications")
     await expect(page.locator("#live-state")).to_contain_text("live")
     (guid,) = w.origin.feeds["one"].add(1)
@@ -215,6 +217,7 @@ async def read_the_week(page: Page) -> None:
 async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
     async with lived(tmp_path, 3.0) as (_, base, token), opened(chromium) as page:
         await sign_in(page, base, token)
+        await follow(page, "Watches", "Watches")
         await follow(page, "Sources", "Sources")
         await follow(page, "evening-news", "evening-news")
         await tab_to(page, "Why it is probed when it is")
@@ -225,10 +228,11 @@ async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser,
         await expect(page.get_by_role("img", name="Items and probes of the last day")).to_be_visible()
         await expect(page.get_by_role("table", name="Newest first", exact=True)).to_be_visible()
         await open_table(page, "Table of delays", "Delays")
-        await follow(page, "Rules", "Rules")
+        await follow(page, "Watches", "Watches")
         await follow(page, "every-item", "every-item")
         await expect(page.get_by_role("img", name="Events and probes of the last 7 days")).to_be_visible()
         await open_table(page, "Table of events", "Newest first, at most 100")
+        await follow(page, "More", "More")
         await follow(page, "State", "State")
         await follow(page, "coming probes", "Plan")
         await tab_to(page, "Reload the profiles")
@@ -248,6 +252,7 @@ async def open_table(page: Page, summary: str, caption: str) -> None:
 async def test_a_token_is_made_and_dropped_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
     async with lived(tmp_path, 0.1, "admin") as (api, base, token), opened(chromium) as page:
         await sign_in(page, base, token)
+        await follow(page, "Settings", "Settings")
         await follow(page, "Tokens", "Tokens")
         await tab_to(page, "name")
         await page.keyboard.type("reader")
@@ -256,6 +261,7 @@ async def test_a_token_is_made_and_dropped_by_keyboard_alone(chromium: Browser, 
         await press(page, "Enter")
         await expect(page.locator("code.secret")).to_contain_text("pxd_")
         assert {each.name for each in await api.control.queries.access.tokens()} == {"ada", "reader"}
+        await follow(page, "Settings", "Settings")
         await follow(page, "Tokens", "Tokens")
         await expect(page.locator("code.secret")).to_have_count(0)
         await tab_to(page, "Drop reader …")

@@ -9,7 +9,7 @@ import pytest
 from proxyd.base.ports import Gathered, WebhookState
 from proxyd.core.model.delivery import Delivery, LogDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.suspension import Key, Subject, Suspension
+from proxyd.core.model.suspension import EVERYTHING, Key, Subject, Suspension
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store.listed_rows import Wanted
@@ -94,6 +94,18 @@ async def test_what_a_muted_rule_kept_comes_as_one_digest_for_each_receiver(stor
     ]
     assert {state for each in (await states(store)).values() for state in each} == {"delivered"}
     assert await suspend(store, now_s=30.0) == 0
+
+
+async def test_everything_is_muted_also_what_is_declared_later(store: SqlStore) -> None:
+    everything = Suspension(Subject.ALL, EVERYTHING, 5.0, "me")
+    fewer = declaration(source("a"), rule("r"))
+    await suspend(store, everything, declared=fewer)
+    await suspend(store, everything)
+    assert await muted(store) == {"r", "other"}
+    await put(store, notification("kept"), notification("kept too", rule_name="other"))
+    assert await sent(store, 6.0) == []
+    assert await suspend(store, now_s=7.0) == 2
+    assert [endpoint for endpoint, _ in await sent(store, 7.0)] == [ONE]
 
 
 async def test_what_was_not_sent_before_goes_on_as_it_was(store: SqlStore) -> None:

@@ -96,7 +96,7 @@ class _SuspensionHandlers:
         return _made(await self._suspensions.resume(str(asked.name), subject=subject))
 
     async def mute(self, request: web.Request) -> wire.SuspensionMade:
-        """Keep back the notifications of a rule, or of every rule of a profile.
+        """Keep back the notifications of a rule, of every rule of a profile, or of all.
 
         At the end each receiver gets one digest of what it missed.
         """

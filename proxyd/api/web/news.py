@@ -126,6 +126,7 @@ class News:
             moved=_Named.of(list(await self._moves.proposals())),
             failing_rules=_Named.of(list(self._suspensions.failing.all())),
             paused=names[Subject.SOURCE],
+            muted_all=names[Subject.ALL].count,
             muted_rules=names[Subject.RULE],
             muted_profiles=names[Subject.PROFILE],
             webhooks=[each for each in (await deliveries.list_webhooks()).items if each.state != "confirmed"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from math import floor, log10
 from urllib.parse import quote
 
@@ -19,12 +20,14 @@ from proxyd.daemon.declared_texts import DeclarationChanges
 _DAY_S, _MOST_WARNINGS = 86400.0, 20
 MUTE_S: Mapping[str, float | None] = {
     "until I unmute it": None,
+    "until 07:00": 0.0,
     "1 hour": 3600.0,
     "8 hours": 8 * 3600.0,
     "1 day": 86400.0,
     "1 week": 7 * 86400.0,
 }
-"""For how many seconds the dashboard mutes, by what it offers."""
+"""For how many seconds the dashboard mutes, by what it offers; 0 until the morning."""
+_MORNING = time(7)
 _UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
 
@@ -122,6 +125,22 @@ def part(text: str) -> str:
     'a%2Fb%20c'
     """
     return quote(text.encode("utf-8", "replace"), safe="")
+
+
+def mute_until_s(chosen: str, now_s: float, zone: tzinfo | None) -> float | None:
+    """Return until when a choice of ``MUTE_S`` mutes, in unix seconds; the morning is that of a zone, or the machine's.
+
+    >>> mute_until_s("until 07:00", 1774719000.0, UTC) - 1774719000.0, mute_until_s("1 hour", 60.0, UTC)
+    (36600.0, 3660.0)
+    """
+    lasts_s = MUTE_S[chosen]
+    if lasts_s:
+        return now_s + lasts_s
+    if lasts_s is None:
+        return None
+    today = datetime.fromtimestamp(now_s, zone or datetime.fromtimestamp(now_s, UTC).astimezone().tzinfo)
+    mornings = (datetime.combine(today.date() + timedelta(days=days), _MORNING, today.tzinfo) for days in (0, 1))
+    return next(each.timestamp() for each in mornings if each > today)
 
 
 def duration(seconds: float | None, digits: int = 3) -> str:

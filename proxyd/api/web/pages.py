@@ -33,6 +33,7 @@ from proxyd.api.web.page_texts import (
     MUTE_S,
     awaits_no_items,
     duration,
+    mute_until_s,
     number,
     part,
     percent,
@@ -45,7 +46,7 @@ from proxyd.base.metrics import SHARES
 from proxyd.core.language import no_such_source
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.suspension import Subject
+from proxyd.core.model.suspension import EVERYTHING, Subject
 from proxyd.core.rules.programs.message_program import heading
 
 _MOST_COMING = 100
@@ -64,8 +65,15 @@ class WebPages:
         self._clock = queries.clock
         self._vitals = queries.vitals
         self._moves = queries.moves
+        self._suspensions = queries.suspensions
         self._listings = listings
         self._render = renderer.page
+
+    async def settings(self, request: web.Request) -> web.Response:
+        """Show what people set: whether anything is told, profiles, tokens."""
+        muted = next((each for each in self._suspensions.all() if each.subject is Subject.ALL), None)
+        shown = None if muted is None else wire.SuspensionShown.list_of([muted])[0]
+        return self._render(request, "settings.html", everything={"muted": shown, "name": EVERYTHING})
 
     async def more(self, request: web.Request) -> web.Response:
         """Show where the pages are that a narrow window does not list."""
@@ -257,19 +265,27 @@ class Actions:
         """Send what the rules of a muted profile kept back, or drop it."""
         return await self._unmute(request, Subject.PROFILE, profile_page(request.match_info["name"]))
 
+    async def mute_all(self, request: web.Request) -> web.StreamResponse:
+        """Mute everything, for the time chosen."""
+        return await self._mute(request, Subject.ALL, "/settings")
+
+    async def unmute_all(self, request: web.Request) -> web.StreamResponse:
+        """Send what was kept back of everything, or drop it."""
+        return await self._unmute(request, Subject.ALL, "/settings")
+
     async def _mute(self, request: web.Request, subject: Subject, page: str) -> web.StreamResponse:
         chosen = (await read_form(request)).get("for", "")
         if chosen not in MUTE_S:
             raise BadRequestError("choose one of the times that the form offers")
-        lasts_s = MUTE_S[chosen]
-        until_s = None if lasts_s is None else self._clock.time_s() + lasts_s
-        name = request.match_info["name"]
+        until_s = mute_until_s(chosen, self._clock.time_s(), self._deliveries.zone)
+        name = request.match_info.get("name", EVERYTHING)
         change = await self._suspensions.mute(name, asker(request), subject=subject, until_s=until_s)
         return _told(request, change.said, page)
 
     async def _unmute(self, request: web.Request, subject: Subject, page: str) -> web.StreamResponse:
         drop = "drop" in await read_form(request)
-        change = await self._suspensions.unmute(request.match_info["name"], subject=subject, drop=drop)
+        name = request.match_info.get("name", EVERYTHING)
+        change = await self._suspensions.unmute(name, subject=subject, drop=drop)
         return _told(request, change.said, page)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -24,6 +25,9 @@ from proxyd.core.texts.safe_text import is_web
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
+_INDENTED = re.compile(rb"\n\s+")  # every page loads the style: what only its authors see is not sent
+
+
 @dataclass(frozen=True, slots=True)
 class _StaticFile:
     """A static file, which does not change while proxyd runs; ``tag`` is part of its address."""
@@ -39,7 +43,7 @@ def static_files() -> dict[str, _StaticFile]:
     for each in resources.files("proxyd.api.web").joinpath("static").iterdir():
         media_type = _TYPES.get(each.name.rpartition(".")[2])
         if media_type is not None:
-            body = each.read_bytes()
+            body = _INDENTED.sub(b"\n", each.read_bytes())
             found[each.name] = _StaticFile(body, media_type, hashlib.sha256(body).hexdigest()[:12])
     return found
 

@@ -39,13 +39,13 @@ class MoveMade(WireModel):
     move: MoveShown | None
 
 
-Muted: TypeAlias = Literal["rule", "profile"]
+Muted: TypeAlias = Literal["rule", "profile", "all"]
 
 
 class SuspensionShown(RowShown):
-    """A paused source, or a muted rule or profile."""
+    """A paused source, or what is muted: a rule, a profile or everything."""
 
-    subject: Literal["source", "rule", "profile"]
+    subject: Literal["source", "rule", "profile", "all"]
     name: str
     since: Time
     until: Time | None = Field(description="null if it lasts until it is ended")
@@ -80,9 +80,9 @@ class RuleFailing(RowShown):
 
 
 class MuteNamed(WireModel):
-    """A rule or a profile; `subject` is needed only if both have the name."""
+    """A rule or a profile, or everything if `subject` is `all`; it is needed otherwise only if both have the name."""
 
-    name: Text
+    name: Text = "everything"
     subject: Muted | None = None
 
 

@@ -1,4 +1,4 @@
-"""Suspensions: sources that are paused, and rules and profiles that are muted. They are kept beside the declaration."""
+"""Suspensions, beside the declaration: paused sources; muted rules, profiles or everything."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ class Subject(Enum):
     SOURCE = "source"
     RULE = "rule"
     PROFILE = "profile"
+    ALL = "all"  # every rule, also those that are declared later
 
 
+EVERYTHING = "everything"
+"""The name of what ``Subject.ALL`` is about."""
 Key: TypeAlias = tuple[Subject, str]
 
 
@@ -62,6 +65,7 @@ def lasting(suspensions: Iterable[Suspension], declaration: Declaration, now_s: 
         Subject.SOURCE: declaration.sources,
         Subject.RULE: declaration.rules,
         Subject.PROFILE: declaration.profiles,
+        Subject.ALL: {EVERYTHING: None},
     }
     return {each.key: each for each in suspensions if each.name in declared[each.subject] and not each.has_ended(now_s)}
 
@@ -72,7 +76,7 @@ def suspensions_of_sources(suspensions: Mapping[Key, Suspension]) -> dict[str, S
 
 
 def mute_of(rule: str, profiles: Iterable[str], suspensions: Mapping[Key, Suspension]) -> Suspension | None:
-    """Return what mutes a rule: its own suspension or one of its profiles', the one that lasts longest.
+    """Return what mutes a rule: its own suspension, one of its profiles' or that of all, the one that lasts longest.
 
     >>> long = Suspension(Subject.PROFILE, "P", 0.0, "me", None)
     >>> short = Suspension(Subject.RULE, "r", 0.0, "me", 60.0)
@@ -81,7 +85,7 @@ def mute_of(rule: str, profiles: Iterable[str], suspensions: Mapping[Key, Suspen
     >>> mute_of("r", ["Q"], {long.key: long}) is None
     True
     """
-    keys = [(Subject.RULE, rule), *((Subject.PROFILE, name) for name in profiles)]
+    keys = [(Subject.RULE, rule), *((Subject.PROFILE, name) for name in profiles), (Subject.ALL, EVERYTHING)]
     found = [suspensions[key] for key in keys if key in suspensions]
     return max(found, key=lambda each: inf if each.until_s is None else each.until_s, default=None)
 
