@@ -21,7 +21,7 @@ from proxyd.core.errors import ConfigError, NotFoundError
 from proxyd.core.language import SourceText, did_you_mean
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.rules.known.compiled import probe_request
-from proxyd.daemon import Discovered, FeedDiscovery
+from proxyd.daemon import Discovered, FeedDiscovery, Way
 from proxyd.net.guard import Guard
 from proxyd.net.host_turns import HostTokens
 from proxyd.net.session import SessionLimits, make_session, raise_open_files, room_for_connections, user_agent
@@ -154,7 +154,7 @@ async def probe_once(settings: Settings, request: ProbeRequest, trace: ProbeTrac
         return await network.prober.probe(request, trace=trace)
 
 
-async def discover(settings: Settings, url: str, *, locale: str | None = None, wants_price: bool = False) -> Discovered:
-    """Return what an address holds; with ``wants_price`` its page is read for its price alone."""
+async def discover(settings: Settings, url: str, way: Way, *, reads: str = "") -> Discovered:
+    """Return what an address holds, or what the built-in class ``reads`` reads there."""
     async with open_network(settings, SystemClock()) as network:
-        return await FeedDiscovery(network.prober).look(url, locale=locale, wants_price=wants_price)
+        return await FeedDiscovery(network.prober).look(url, way, reads=reads)

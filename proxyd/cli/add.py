@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxyd.core.language import Parsed, SourceText, Statement, Watch
     from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome
-    from proxyd.daemon.discovery import Discovered
+    from proxyd.daemon.discovery import Discovered, Way
 
 _SHOWN = 5
 _LINE = 160
@@ -28,6 +28,7 @@ _LINE = 160
     "proxyd add https://github.com/python/cpython/releases.atom --to me@example.org",
     "proxyd add https://example.org/blog --match cve --match security --file profiles/news.profile",
     "proxyd add https://shop.example/lamp --price --to me@example.org",
+    "proxyd add https://shop.example --site --to me@example.org",
     takes=[
         argument("address", "a feed, a page that links to one, or a page whose text you want to follow"),
         argument("--match", "tell only of what holds this text; repeat it for others", action="append", metavar="TEXT"),
@@ -46,6 +47,8 @@ _LINE = 160
             "--ignore", "leave out the lines of a page that hold this text; repeat it", action="append", metavar="TEXT"
         ),
         flag("--browser", "open the page in a browser, which runs its scripts"),
+        flag("--site", "a site of your own: tell when it is down, and up again"),
+        argument("--holding", "what the page of the site must hold", metavar="WORDS"),
         flag("--price", "follow the price that the page states: tell when it falls"),
         argument("--locale", "the language in which its numbers are written, such as de", metavar="TAG"),
         argument("--name", "call it so (default: the address without its scheme)"),
@@ -65,28 +68,41 @@ async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.network import discover
     from proxyd.core.language import address_to_watch
+    from proxyd.core.language.watch_wishes import headers_of
+    from proxyd.daemon.discovery import Way
 
     options.address = address_to_watch(options.address)
     settings = settings_of(options)
-    if options.price and options.match:
-        raise ConfigError(["--price tells when the price falls; leave out --match"])
-    found = await discover(settings, options.address, locale=options.locale, wants_price=options.price)
+    _refuse_contradictions(options)
+    way = Way(headers_of("\n".join(options.header or ())), is_rendered=options.browser, locale=options.locale)
+    reads = "PRICE" if options.price else "SITE" if options.site else ""
+    found = await discover(settings, options.address, way, reads=reads)
     outcome, page_class = found.outcome, found.page_class
-    if not outcome.kind.is_success:
+    if not outcome.kind.is_success and not options.site:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
     text, old = await _text_to_edit(options, outcome.source_id)
-    watch = _watch_to_add(options, outcome.source_id, page_class, old)
-    texts = _texts(options.file, text, old, watch)
+    source, watch = _statements_to_add(options, way, outcome.source_id, page_class, old)
+    texts = _texts(options.file, text, old, source, watch)
     samples = _samples(texts, settings, watch, outcome)
     if not options.json:
         _print_found(options.address, found, samples)
-        print(visible(_written(watch)))
-    done, warnings = await _carry_out(options, watch, texts[0])
+        print(visible(_written(*source, watch)))
+    done, warnings = await _carry_out(options, _written(*source, watch), texts[0])
     if options.json:
         print_json(_as_json(found, watch, samples, done) | {"warnings": warnings})
     else:
         print_lines([done, *(f"warning: {each}" for each in warnings)])
     return 0
+
+
+def _refuse_contradictions(options: argparse.Namespace) -> None:
+    """Raise ``ConfigError`` if two options do not go together."""
+    if options.price and options.match:
+        raise ConfigError(["--price tells when the price falls; leave out --match"])
+    if options.site and (options.price or options.match):
+        raise ConfigError(["--site tells whether a site answers; leave out --price and --match"])
+    if options.holding and not options.site:
+        raise ConfigError(["--holding is what a site must hold; add --site, or use --match"])
 
 
 def _as_json(found: Discovered, watch: Watch, samples: Sequence[str], done: str) -> dict[str, object]:
@@ -163,8 +179,10 @@ def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
 # -- the statement
 
 
-def _watch_to_add(options: argparse.Namespace, url: str, found: str, old: Watch | None) -> Watch:
-    """Return the WATCH that the arguments ask for; it edits ``old`` if there is one.
+def _statements_to_add(
+    options: argparse.Namespace, way: Way, url: str, found: str, old: Watch | None
+) -> tuple[list[Statement], Watch]:
+    """Return what the arguments ask for: the CREATE SOURCE of headers, and the WATCH; it edits ``old`` if there is one.
 
     ``found`` is the built-in class that reads the address. Raises ``ConfigError`` or ``ProfileError``: the arguments do
     not make a WATCH.
@@ -189,20 +207,23 @@ def _watch_to_add(options: argparse.Namespace, url: str, found: str, old: Watch 
             message=options.message or "",
             profile=options.into or "",
             needs_browser=options.browser,
+            headers=way.headers,
+            holding=options.holding or "",
             ignored=tuple(options.ignore or ()),
         ),
     )
     parsed = parse(watch_text(wish), "the arguments")
     if parsed.errors:
         raise ProfileError(parsed.errors)
-    (watch,) = (each for each in parsed.statements if isinstance(each, Watch))
-    return watch if old is None else with_options_of(old, watch)
+    *source, watch = parsed.statements
+    assert isinstance(watch, Watch)
+    return source, watch if old is None else with_options_of(old, watch)
 
 
-def _written(watch: Watch) -> str:
+def _written(*statements: Statement) -> str:
     from proxyd.core.language import format_statements
 
-    return format_statements([watch]).rstrip("\n")
+    return format_statements(statements).rstrip("\n")
 
 
 # -- what is there
@@ -232,6 +253,12 @@ def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outc
 
 def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> None:
     outcome = found.outcome
+    if found.page_class == "SITE":
+        answers = "it answers" if outcome.kind.is_success else "it does not answer now"
+        print_lines(
+            [f"a site: you are told when it is down, and up again; {answers}: {visible_line(outcome.detail, _LINE)}"]
+        )
+        return
     if found.page_class == "PRICE":
         print_lines([f"a page that states a price, {_price(outcome.items[0])}: you are told when it falls"])
         return
@@ -304,8 +331,8 @@ async def _declaration_of(options: argparse.Namespace) -> list[Statement]:
     return [each for each in statements if each.name.value in own]
 
 
-async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceText) -> tuple[str, list[str]]:
-    """Write the ``edited`` file, or declare the WATCH to the daemon, unless it is a dry run.
+async def _carry_out(options: argparse.Namespace, written: str, edited: SourceText) -> tuple[str, list[str]]:
+    """Write the ``edited`` file, or declare what was ``written`` to the daemon, unless it is a dry run.
 
     Returns what was done, and the daemon's warnings.
     """
@@ -317,7 +344,7 @@ async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceTe
         write_text(options.file, edited.text)
         return f"written to {options.file}", []
     async with client_of(options) as client:
-        changes = await client.declare(_written(watch))
+        changes = await client.declare(written)
     done = "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")
     return done, [each["detail"] for each in changes.get("warnings", ())]
 
@@ -332,19 +359,21 @@ def _parse_document_of(text: SourceText) -> Parsed:
     return parsed
 
 
-def _texts(file: Path | None, text: SourceText, old: Watch | None, watch: Watch) -> list[SourceText]:
+def _texts(
+    file: Path | None, text: SourceText, old: Watch | None, source: Sequence[Statement], watch: Watch
+) -> list[SourceText]:
     """Return the file's text with a WATCH in its place or at its end, and the others of its folder."""
     from proxyd.core.language import SourceText
 
     if file is None:
-        return [SourceText("the arguments", _written(watch))]
+        return [SourceText("the arguments", _written(*source, watch))]
     if old is None:
         gap = "\n" if text.text and not text.text.endswith("\n\n") else ""
-        new = f"{text.text}{';' if _ends_open(text) else ''}{gap}{_written(watch)}\n"
+        new = f"{text.text}{';' if _ends_open(text) else ''}{gap}{_written(*source, watch)}\n"
     else:
         rest = text.text[old.span.stop :]
         end = ";" if rest.lstrip().startswith(";") else ""
-        new = text.text[: old.span.start] + _written(watch).removesuffix(end) + rest
+        new = text.text[: old.span.start] + _written(*source, watch).removesuffix(end) + rest
     return [SourceText(text.file, new), *_others_in_folder(file)]
 
 

@@ -3,7 +3,7 @@
 from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, LocalNotifier, Notifier
-from proxyd.daemon.discovery import Discovered, FeedDiscovery
+from proxyd.daemon.discovery import Discovered, FeedDiscovery, Way
 from proxyd.daemon.domain_watch import DomainWatch
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
@@ -48,4 +48,5 @@ __all__ = [
     "StreamRecall",
     "Supervisor",
     "Suspensions",
+    "Way",
 ]

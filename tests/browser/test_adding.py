@@ -121,6 +121,26 @@ async def test_a_page_that_changes_at_each_load_is_watched_without_these_lines(
         assert hands.actions <= 8
 
 
+async def test_a_site_that_is_down_is_added_as_a_site(chromium: Browser, tmp_path: Path) -> None:
+    async with watched(tmp_path) as (w, token), opened(chromium) as page:
+
+        async def answer(_request: web.Request) -> web.Response:
+            return web.Response(status=503)
+
+        w.origin.pages["shop"] = answer
+        hands = await begun(page, w, token)
+        await hands.click("Add a source", "link")
+        await hands.fill("Address of a feed or a page", w.origin.url("shop"))
+        await hands.click("Look")
+        await expect(page.get_by_role("alert")).to_contain_text("cannot be watched: status 503")
+        await hands.click("Watch it as a site", "link")
+        await hands.fill("Only with one of these words", "Welcome")
+        await hands.click("Watch it")
+        await expect(page.get_by_text("Watching")).to_contain_text("OF SITE HOLDING 'Welcome'")
+        await expect(page.get_by_role("heading", name="Sites", exact=True)).to_be_visible()
+        assert hands.actions <= 6
+
+
 @pytest.mark.long
 async def test_what_is_added_can_be_shown_with_its_cost_before(chromium: Browser, tmp_path: Path) -> None:
     async with watched(tmp_path) as (w, token), opened(chromium, java_script_enabled=False) as page:
@@ -131,7 +151,7 @@ async def test_what_is_added_can_be_shown_with_its_cost_before(chromium: Browser
         await page.get_by_label("a value: click on it below").check()
         await page.get_by_label("CSS selector of the value").fill("b.price")
         await page.get_by_label("Tell when it").select_option("rises")
-        await page.get_by_role("button", name="Show what it writes and costs").click()
+        await page.get_by_role("button", name="Show what it reads, writes and costs").click()
         await expect(page.locator("pre.message")).to_contain_text("value:Decimal FROM CSS 'b.price'")
         await expect(page.locator("#value")).to_contain_text("Now: 1299")
         await expect(page.get_by_text("probes a day more")).to_be_visible()

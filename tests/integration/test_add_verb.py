@@ -12,6 +12,7 @@ import pytest
 
 from proxyd.cli.main import main
 from proxyd.core.language import Watch, parse
+from proxyd.core.language.syntax.nodes import CreateSource
 
 FEED = b"""<rss version="2.0"><channel><title>My Feed</title>
 <item><title>A CVE</title><link>https://a.example/2</link><guid>2</guid></item>
@@ -27,7 +28,8 @@ class Origin(BaseHTTPRequestHandler):
     """A feed, a blog that links to it, and a page."""
 
     def do_GET(self) -> None:
-        body = PAGES.get(self.path, b"")
+        is_member = self.path == "/member" and self.headers.get("Cookie") == "sid=42"
+        body = b"<p>Balance 7</p>" if is_member else PAGES.get(self.path, b"")
         self.send_response(200 if body else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -252,3 +254,42 @@ def test_what_cannot_be_removed_is_said(
     assert main(["remove", written, "--file", str(file)]) == 1
     assert said in capsys.readouterr().err
     assert file.read_text() == f"{text}\n{uses}\n"
+
+
+def test_a_page_behind_a_login_is_asked_with_the_cookie_and_watched_with_it(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["add", f"{origin}/member", "--header", "Cookie: sid=42", "--file", str(file)]) == 0
+    assert "\n  Balance 7\n" in capsys.readouterr().out
+    name = f"{origin}/member".removeprefix("http://")
+    source = f"CREATE SOURCE \"{name}\" OF PAGE AT '{origin}/member' HEADER 'Cookie' 'sid=42'"
+    assert " ".join(file.read_text(encoding="utf-8").split()) == f"{source}; WATCH '{origin}/member' OF PAGE;"
+
+
+def test_a_cookie_is_given_to_a_page_that_is_watched_already(origin: str, file: Path) -> None:
+    assert main(["add", f"{origin}/page", "--file", str(file)]) == 0
+    assert main(["add", f"{origin}/page", "--header", "Cookie: sid=42", "--file", str(file)]) == 0
+    source, watch = parse(file.read_text(encoding="utf-8")).statements
+    assert isinstance(source, CreateSource)
+    assert (source.page_class.name, isinstance(watch, Watch)) == ("PAGE", True)
+
+
+def test_a_page_for_a_browser_says_that_there_is_none(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", f"{origin}/page", "--browser"]) != 0
+    assert "the setting browser is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("page", "it answers: status 200"), ("no", "it does not answer now: status 404")]
+)
+def test_a_site_is_added_also_while_it_is_down(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str], path: str, said: str
+) -> None:
+    assert main(["add", f"{origin}/{path}", "--site", "--holding", "words", "--file", str(file)]) == 0
+    assert f"a site: you are told when it is down, and up again; {said}" in capsys.readouterr().out
+    assert file.read_text(encoding="utf-8") == f"WATCH '{origin}/{path}' OF SITE HOLDING 'words';\n"
+
+
+def test_a_word_to_match_does_not_go_with_a_site(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", origin, "--site", "--match", "words"]) != 0
+    assert "leave out --price and --match" in capsys.readouterr().err

@@ -39,14 +39,14 @@ from proxyd.core.language.watch_wishes import (
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
-from proxyd.daemon.discovery import Discovered
+from proxyd.daemon.discovery import Discovered, Way
 
 _MOST_ITEMS, _MOST_TEXT, _MOST_PROFILES = 6, 4_000, 500
 _LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name
 _MORE = ("without", "every", "digest", "message", "profile", "browser", "headers", "ignored", "least_words")
 _LITTLE_TEXT = 300  # characters; a page that shows less may be filled in by scripts
-_KINDS = ("items", "text", "price", "value")
-"""What of an address to watch: a feed's items, a page's text, its price or one of its values."""
+_KINDS = ("items", "text", "price", "value", "site")
+"""What of an address to watch: a feed's items, a page's text, its price, one of its values, or whether it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class _Choices:
             raise BadRequestError("choose the value: click on it in the preview, or write its CSS selector")
         return WatchWish(
             self.url,
-            page_class={"text": "PAGE", "price": "PRICE"}.get(self.kind, ""),
+            page_class={"text": "PAGE", "price": "PRICE", "site": "SITE"}.get(self.kind, ""),
             name=self.name or None,
-            words=_each_of(self.words, ",") if not is_price else (),
+            words=_each_of(self.words, ",") if self.kind not in {"price", "site"} else (),
             selector=self.selector if is_value else "",
             when=self.when or "falls" if is_price else self.when or "changes" if is_value else "changes",
             to=tuple(self.to.replace(",", " ").split()),
@@ -90,8 +90,16 @@ class _Choices:
             options=self._options(),
         )
 
+    @property
+    def way(self) -> Way:
+        """How the address is asked."""
+        return Way(headers_of(self.more["headers"]), is_rendered=bool(self.more["browser"]))
+
     def _options(self) -> WatchOptions:
         more = self.more
+        if self.kind == "site":  # nothing is read of a site
+            headers = headers_of(more["headers"])
+            return WatchOptions(profile=more["profile"], every=more["every"], headers=headers, holding=self.words)
         return WatchOptions(
             without=_each_of(more["without"], ","),
             every=more["every"],
@@ -148,10 +156,13 @@ class AddPages:
         chosen = _Choices.of(request.query)
         if not chosen.url:
             return self._page(request, chosen)
+        if chosen.kind == "site":  # it may be down
+            url = chosen.url if "://" in chosen.url else f"https://{chosen.url}"
+            return self._page(request, replace(chosen, url=url))
         try:
             found = await self._look(chosen.url)
         except ConfigError as error:
-            return self._page(request, chosen, error="; ".join(error.problems))
+            return self._page(request, chosen, error="; ".join(error.problems), is_silent=True)
         kind = "items" if found.page_class == "FEED" else "price" if found.price is not None else "text"
         shown = Shown.of(found)
         watched = self._watch_at(found.outcome.source_id, shown.title)
@@ -193,7 +204,7 @@ class AddPages:
             value = await self._value(chosen)
             text, old = self._edit_watch(watch_text(wish))
             if "show" in form:
-                looked = await self._discovery.look(chosen.url, wants_preview=True)
+                looked = await self._discovery.look(chosen.url, chosen.way, wants_preview=True)
                 shown = Shown.of(looked) if looked.outcome.kind.is_success else None
                 changes, cost = await self._profiles.try_out(text)
                 warnings = warnings_of(changes)
@@ -215,7 +226,8 @@ class AddPages:
         said = f"Watching {chosen.url}: {_last_line(text)}"
         said += "" if old is None else f" In place of: {_last_line(old)}"
         request[SIGNED].session.say(said, *warnings_of(changes))
-        raise web.HTTPSeeOther(URL(f"/rules/{part(added)}" if added else "/sources", encoded=True))
+        there = "/sites" if chosen.kind == "site" else f"/rules/{part(added)}" if added else "/sources"
+        raise web.HTTPSeeOther(URL(there, encoded=True))
 
     def _edit_watch(self, text: str) -> tuple[str, str | None]:
         """Return a text whose WATCH keeps the options of the one that it replaces, and that one, if there is one."""
@@ -248,7 +260,7 @@ class AddPages:
         if chosen.kind != "value":
             return None
         is_number = chosen.when in WHEN_OF_VALUES and chosen.when != "changes"
-        outcome = await self._discovery.read_value(chosen.url, chosen.selector, is_number=is_number)
+        outcome = await self._discovery.read_value(chosen.url, chosen.selector, chosen.way, is_number=is_number)
         value = outcome.items[0].fields.get(VALUE_FIELD) if outcome.kind.is_success and outcome.items else None
         if value is None:
             why = "it holds no number" if is_number and outcome.kind.is_success else outcome.detail
@@ -256,7 +268,7 @@ class AddPages:
         return str(value)
 
     def _page(self, request: web.Request, chosen: _Choices, *, status: int = 200, **facts: Any) -> web.Response:
-        nothing = dict.fromkeys(("shown", "error", "text", "value", "cost", "warnings", "watched"))
+        nothing = dict.fromkeys(("shown", "error", "text", "value", "cost", "warnings", "watched", "is_silent"))
         profiles = sorted(self._profiles.declaration.profiles)[:_MOST_PROFILES]
         known = {"digests": tuple(DIGESTS), "profiles": profiles, "little_text": _LITTLE_TEXT}
         return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **known, **facts})

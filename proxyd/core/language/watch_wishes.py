@@ -34,12 +34,14 @@ class WatchOptions:
     headers: tuple[tuple[str, str], ...] = ()  # names and values that each request carries
     ignored: tuple[str, ...] = ()  # what the lines of a page hold that are left out of its text
     least_words: str = ""  # how many words of a page must change at least
+    holding: str = ""  # what a site must hold
 
     def clauses(self) -> list[str]:
         """Return the options of the WATCH; with headers, how the page is asked and read is said of its source."""
         parts = [] if self.headers else self._of_the_source()
         parts += [f"INTO {quote_name(self.profile)}"] if self.profile else []
         parts += [f"WITHOUT {', '.join(map(quote_text, self.without))}"] if self.without else []
+        parts += [f"HOLDING {quote_text(self.holding)}"] if self.holding else []
         parts += [f"OVER {_whole(self.least_words)} WORDS"] if self.least_words else []
         parts += [f"EVERY {duration_text(self.every)}"] if self.every else []
         parts += [f"MESSAGE {quote_text(self.message)}"] if self.message else []
@@ -106,7 +108,7 @@ def watch_text(wish: WatchWish) -> str:
         reads = f"{VALUE_FIELD}:{kind} FROM CSS {quote_text(wish.selector)}"
         statements.append(f"CREATE DOMAIN {domain} AS CLASS::{VALUE_CLASS}({reads});")
         page_class = f"{domain}.{VALUE_CLASS}"
-    statements += wish.options.source(wish.url, page_class)
+    statements += wish.options.source(wish.url, page_class or wish.searched or "")
     parts = [f"WATCH {quote_text(wish.url)}"]
     parts += [f"OF {page_class}"] if page_class else []
     parts += [] if wish.name is None else [f"AS {quote_name(wish.name)}"]
