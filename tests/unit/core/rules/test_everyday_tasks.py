@@ -113,9 +113,9 @@ async def test_a_site_that_is_down_and_up_within_a_minute() -> None:
     (fell, first), (rose, last) = await course(text, down(1000.0, 3000.0), until_s=4000.0)
     assert 1000.0 <= fell <= 1060.0
     assert 3000.0 <= rose <= 3060.0
-    assert subject("", first).startswith("shop has failed since 2001-09-09 02:0")
+    assert subject("", first).startswith("shop.example.org is down since 2001-09-09 02:0")
     assert subject("", first).endswith(": HTTP 500")
-    assert subject("", last).startswith("shop answers again")
+    assert subject("", last).startswith("shop.example.org is up again")
 
 
 async def test_a_dead_feed_tells() -> None:
@@ -148,5 +148,6 @@ async def test_latency_and_failures() -> None:
     slow = await course(text, lambda _: OutcomeKind.CHANGED, until_s=600.0, took_s=3.0)
     assert [round(json.loads(body)["data"]["items"][0]["seconds"], 3) for _, body in slow] == [3.0]
     assert await course(text, lambda _: OutcomeKind.CHANGED, until_s=600.0) == []
-    ((_, body),) = await course(text, down(100.0, 400.0), until_s=600.0)
-    assert subject("", body).endswith(": HTTP 500")
+    (_, fell), (_, rose) = await course(text, down(100.0, 400.0), until_s=600.0)
+    assert subject("", fell).endswith(": HTTP 500")
+    assert subject("", rose).startswith("shop.example.org is up again")
