@@ -109,9 +109,24 @@ class Client:
         changes: types.ChangesMade = answer.json()
         return changes
 
-    async def drop_profile(self, name: str, *, if_match: str | None = None) -> types.ChangesMade:
-        """Remove a profile declared through the API; with ``if_match``, a tag, only if it has not changed since."""
-        path = f"/api/v1/profiles/{part(name)}"
+    async def removed(self) -> list[types.RemovedShown]:
+        """Return what was removed in the last day from what the API had declared, newest first."""
+        return await self._wire.items("/api/v1/removed")
+
+    async def restore(self, removed_id: str, *, idempotency_key: str | None = None) -> types.ChangesMade:
+        """Declare again what was removed in the last day, by its id."""
+        path, headers = f"/api/v1/removed/{part(removed_id)}/restore", key_header(idempotency_key)
+        changes: types.ChangesMade = (await self._wire.send("POST", path, headers=headers)).json()
+        return changes
+
+    async def drop_profile(
+        self, name: str, *, if_match: str | None = None, with_sources: bool = False
+    ) -> types.ChangesMade:
+        """Remove a profile declared through the API; with ``if_match``, a tag, only if it has not changed since.
+
+        With its sources that no rule reads then, if wanted.
+        """
+        path = f"/api/v1/profiles/{part(name)}{'?sources=true' if with_sources else ''}"
         changes: types.ChangesMade = (await self._wire.send("DELETE", path, headers=_matching(if_match))).json()
         return changes
 
@@ -519,6 +534,8 @@ class SyncClient:
     profiles = _blocking(Client.profiles)
     profile = _blocking(Client.profile)
     declare = _blocking(Client.declare)
+    removed = _blocking(Client.removed)
+    restore = _blocking(Client.restore)
     drop_profile = _blocking(Client.drop_profile)
     import_feeds = _blocking(Client.import_feeds)
     export_feeds = _blocking(Client.export_feeds)

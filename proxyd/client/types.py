@@ -446,6 +446,17 @@ class Reloaded(TypedDict):
     reloaded: NotRequired[Literal[True]]
 
 
+class RemovedShown(TypedDict):
+    """What somebody removed at once from what the API had declared."""
+
+    id: str
+    kind: str
+    name: str
+    text: str
+    at: str
+    by: str
+
+
 class Replayed(TypedDict):
     """The number of deliveries that are due again."""
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from secrets import token_urlsafe
 
 import structlog
 
@@ -54,11 +55,14 @@ from proxyd.daemon.declared_texts import (
     key_of,
     only_profile,
     read_sent,
+    removed_in_words,
+    sources_only_of,
     texts_of,
 )
 from proxyd.daemon.plan_loop import Compute, LoadSources, in_parts, in_thread, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
+from proxyd.store.declared_rows import Removed
 from proxyd.store.followed_rows import StoredDeclaration
 
 
@@ -280,9 +284,15 @@ class Declarations:
         return ()
 
     async def declare(
-        self, *texts: str | Parsed, only_if: OnlyIf | None = None, instead_of: Declaration | None = None
+        self,
+        *texts: str | Parsed,
+        only_if: OnlyIf | None = None,
+        instead_of: Declaration | None = None,
+        by: str | None = None,
     ) -> DeclarationChanges:
         """Add texts to the API's declaration, replacing those with the same names; ``DROP`` removes.
+
+        What ``by`` removes can be had back for a day.
 
         Raises ``ProfileError``: every error, with its position in the texts; ``ConflictError``: a file declares the
         name; ``NotFoundError``: ``DROP`` of a name that the API never declared; ``ChangedError``: ``only_if`` rejects
@@ -294,7 +304,31 @@ class Declarations:
             if instead_of is not None and instead_of is not self.declaration:
                 raise ChangedError("the declaration has changed meanwhile")
             given, warnings = await self._with(texts, only_if)
-            return replace(await self._swap(given), warnings=warnings)
+            return replace(await self._swap_for(given, by), warnings=warnings)
+
+    async def removed(self, *, limit: int) -> list[Removed]:
+        """Return what was removed from the API's declaration in the last day, newest first."""
+        return await self._store.removed.load(self._clock.time_s(), limit=limit)
+
+    async def restore(self, removed_id: str) -> tuple[Removed, DeclarationChanges]:
+        """Declare again what was removed; raises ``NotFoundError`` a day later, and what ``declare`` raises."""
+        removed = await self._store.removed.find(removed_id, self._clock.time_s())
+        if removed is None:
+            raise NotFoundError("what was removed is kept for a day; this is no longer there")
+        changes = await self.declare(removed.text)
+        await self._store.removed.forget(removed_id)
+        return removed, changes
+
+    async def _swap_for(self, given: GivenTexts, by: str | None) -> DeclarationChanges:
+        """Run texts, and keep what is no longer among those of the API if somebody removed it."""
+        gone = [key for key in self._given.api if key not in given.api]
+        texts = [self._given.api[key] for key in gone]
+        changes = await self._swap(given)
+        if by is not None and gone:
+            kind, name = removed_in_words(gone)
+            removed = Removed(token_urlsafe(8), kind, name, "\n".join(texts), self._clock.time_s(), by)
+            await self._store.removed.keep(removed)
+        return changes
 
     async def _may_change(self) -> None:
         """Wait for the start; raise ``BusyError`` if another planner looks after the declaration."""
@@ -361,8 +395,15 @@ class Declarations:
                 "are allowed: let rules name fewer sources with FROM SOURCES, or declare them in files"
             )
 
-    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
-        """Remove a profile of the API and its rules that are in no other profile.
+    async def drop_profile(
+        self,
+        name: str,
+        *,
+        only_if: Callable[[str], bool] | None = None,
+        by: str | None = None,
+        with_sources: bool = False,
+    ) -> DeclarationChanges:
+        """Remove a profile of the API and its rules that are in no other profile, and perhaps the sources of these.
 
         Raises ``ChangedError`` if ``only_if`` rejects its text.
         """
@@ -375,8 +416,11 @@ class Declarations:
                 raise no_such("profile", name, self.declaration.profiles)
             gone = {key_of(StatementKind.PROFILE, name)}
             gone.update(self.texts.files_of_rules_only_in(name))
+            if with_sources:
+                sources = await asyncio.to_thread(sources_only_of, name, self.declaration)
+                gone.update(key_of(StatementKind.SOURCE, each) for each in sources)
             api = {key: text for key, text in self._given.api.items() if key not in gone}
-            return await self._swap(replace(self._given, api=api))
+            return await self._swap_for(replace(self._given, api=api), by)
 
     async def _swap(
         self,

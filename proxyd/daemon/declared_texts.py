@@ -65,6 +65,7 @@ class OnlyIf:
 
 
 API_TEXT = "api"
+_MOST_NAMED = 5
 NOTHING_PARSED: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 
@@ -156,6 +157,11 @@ class DeclaredTexts:
         """Return the file, or the name of the API's text, and the statement that declare something."""
         return self.declared.get(kind, {}).get(name, (None, None))
 
+    def is_of_api(self, kind: StatementKind, name: str) -> bool:
+        """Whether a statement of the API declares something, by itself or with others."""
+        file, _ = self._declaration_of(kind, name)
+        return file is not None and origin(file) == API_TEXT
+
     def address_of(self, source: str) -> WrittenAddress | None:
         """Return where the address of a source is written."""
         file, declared = self._declaration_of(StatementKind.SOURCE, source)
@@ -228,6 +234,27 @@ def origin(file: str) -> str:
 def key_of(kind: StatementKind, name: str) -> str:
     """Return the name of the API's text that declares something."""
     return f"{API_TEXT}:{kind.value.lower()}:{name}"
+
+
+def removed_in_words(keys: Sequence[str]) -> tuple[str, str]:
+    """Return the kind and the name of what some of the API's texts declared.
+
+    >>> removed_in_words(["api:notification:a", "api:notification:b"])
+    ('notification', 'a, b')
+    >>> removed_in_words([f"api:source:{number}" for number in range(9)] + ["api:profile:P"])
+    ('statements', '0, 1, 2, 3, 4 and 5 more')
+    """
+    pairs = [key.split(":", 2)[1:] for key in keys]
+    kinds, names = {kind for kind, _ in pairs}, [name for _, name in pairs]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return kinds.pop() if len(kinds) == 1 else "statements", ", ".join(names[:_MOST_NAMED]) + more
+
+
+def sources_only_of(profile: str, declaration: Declaration) -> set[str]:
+    """Return the sources that no rule reads once the rules are gone that are in this profile and in no other."""
+    rules = declaration.rules.values()
+    gone = {name for rule in rules if set(rule.profiles) == {profile} for name in rule.source_ids}
+    return gone.difference(*(rule.source_ids for rule in rules if set(rule.profiles) != {profile})) if gone else gone
 
 
 def texts_of(api: Mapping[str, str]) -> list[SourceText]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from proxyd.core.language import MEANING, rule_counting
 from proxyd.core.model.chronon import ChrononGrid
@@ -39,6 +39,58 @@ def in_order(texts: Sequence[StoredText]) -> list[StoredText]:
     """Return texts as they are declared: files by name, then what was sent over the API, in order."""
     files = sorted((each for each in texts if each.origin == "file"), key=attrgetter("name"))
     return [*files, *(each for each in texts if each.origin != "file")]
+
+
+KEPT_REMOVED_S, MOST_REMOVED = 86_400.0, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What somebody removed at once from what the API had declared: its text, when in unix seconds, and by whom."""
+
+    removed_id: str
+    kind: str
+    name: str
+    text: str
+    at_s: float
+    by: str
+
+
+class SqlRemoved:
+    """What was removed in the last day, so that it can be had back; the newest ``MOST_REMOVED``."""
+
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
+        self._writer = writer
+        self._read = read
+
+    async def keep(self, removed: Removed) -> None:
+        """Store what was removed, and forget what is too old or too much."""
+        c = t.removed.c
+
+        def write(connection: Connection) -> None:
+            connection.execute(insert(t.removed).values(asdict(removed)))
+            kept = select(c.removed_id).order_by(c.at_s.desc(), c.removed_id).limit(MOST_REMOVED)
+            is_old = c.at_s < removed.at_s - KEPT_REMOVED_S
+            connection.execute(delete(t.removed).where(or_(is_old, c.removed_id.not_in(kept))))
+
+        await self._writer.submit(write)
+
+    async def load(self, now_s: float, *, limit: int) -> list[Removed]:
+        """Return what was removed in the last day, newest first."""
+        c = t.removed.c
+        query = select(t.removed).where(c.at_s >= now_s - KEPT_REMOVED_S).order_by(c.at_s.desc(), c.removed_id)
+        return [Removed(**row._asdict()) for row in await self._read(query.limit(limit))]
+
+    async def find(self, removed_id: str, now_s: float) -> Removed | None:
+        """Return what was removed in the last day, by its id, or ``None``."""
+        c = t.removed.c
+        query = select(t.removed).where(c.removed_id == removed_id, c.at_s >= now_s - KEPT_REMOVED_S)
+        return next((Removed(**row._asdict()) for row in await self._read(query)), None)
+
+    async def forget(self, removed_id: str) -> None:
+        """Forget what somebody has back."""
+        gone = delete(t.removed).where(t.removed.c.removed_id == removed_id)
+        await self._writer.submit(lambda connection: connection.execute(gone))
 
 
 class SqlDeclarations:

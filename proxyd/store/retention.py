@@ -12,6 +12,7 @@ from proxyd.store import rows
 from proxyd.store.api_rows import KEPT_ANSWERS_S
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
+from proxyd.store.declared_rows import KEPT_REMOVED_S
 from proxyd.store.outbox import WAITING
 from proxyd.store.rows import DAY_S
 from proxyd.store.statements import day_of
@@ -52,6 +53,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
         (t.incidents, t.incidents.c.began_s < now_s - _KEPT_SITES_S),
         (t.lanes, t.lanes.c.due_s.is_(None)),
         (t.tokens, t.tokens.c.expires_s < now_s),
+        (t.removed, t.removed.c.at_s < now_s - KEPT_REMOVED_S),
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
         (t.probes, or_(t.probes.c.position < first_kept, t.probes.c.position <= last - _MOST_PROBES)),
     ]

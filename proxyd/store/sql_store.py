@@ -22,7 +22,7 @@ from proxyd.store.api_rows import SqlAccess
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.databases.shards import OwnShards
-from proxyd.store.declared_rows import SqlDeclarations
+from proxyd.store.declared_rows import SqlDeclarations, SqlRemoved
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_rows import SqlItemSearch, SqlReading
 from proxyd.store.lanes import write_lanes
@@ -107,6 +107,7 @@ class SqlStore(SqlOutbox):
         self.items = SqlItemSearch(connections.people)
         self.reading = SqlReading(self.writer, connections.people)
         self.declarations = SqlDeclarations(self.writer, self.read, self.webhooks, grid)
+        self.removed = SqlRemoved(self.writer, self.read)
         self.subscriptions = _SqlSubscriptions(self.writer, self.read)
         self.suspensions = SqlSuspensions(self.writer, self.read, is_shared=shards is not None)
         self.failing = SqlFailingRules(self.writer, self.read)

@@ -25,6 +25,7 @@ from proxyd.client import ApiError, Client, ProfileRead, StreamEvent, SyncClient
 from proxyd.client.types import ComingProbe, SourceListed, TokenMade
 from proxyd.config.loading import socket_address
 from proxyd.core.model.outcome import Picture
+from proxyd.store.declared_rows import Removed
 from tests.canned import Canned, answering
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
@@ -49,6 +50,8 @@ CALLS: dict[str, tuple[str, Call]] = {
     "get_site": ("site", lambda c: c.site("shop.example")),
     "import_feeds": ("import_feeds", lambda c: c.import_feeds("https://example.org/feed", idempotency_key="import")),
     "export_feeds": ("export_feeds", lambda c: c.export_feeds()),
+    "list_removed": ("removed", lambda c: c.removed()),
+    "restore": ("restore", lambda c: c.restore("again", idempotency_key="12")),
     "drop_profile": ("drop_profile", lambda c: c.drop_profile("New")),
     "list_rules": ("rules", lambda c: c.rules()),
     "get_rule": ("rule", lambda c: c.rule("r")),
@@ -60,6 +63,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "find_items": ("find_items", lambda c: c.find_items("news", source="s")),
     "get_item": ("item", lambda c: c.item(1)),
     "mark_items": ("mark_items", lambda c: c.mark_items([1], read=True, starred=False)),
+    "get_fates": ("explain_item", lambda c: c.explain_item("s", 1)),
     "explain": ("explain", lambda c: c.explain("a/b c")),
     "reload": ("reload", lambda c: c.reload(idempotency_key="2")),
     "plan": ("plan", lambda c: c.plan(limit=3)),
@@ -127,6 +131,8 @@ def whole(operation: str, answer: Any) -> Any:
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with running_api(tmp_path) as api:
         await api.give_up("n/1")
+        again = Removed("again", "notification", "back", "WATCH 'https://back.example/feed' AS \"back\";", T0, "me")
+        await api.control.resources.store.removed.keep(again)
         await api.keep_picture("n/1", Picture("image/png", b"picture"))
         await api.control.loops.observer.take_in(changed("s", [item("One", T0 - 9000.0)], T0 - 60.0))
         await api.control.loops.observer.take_in(replace(changed("s", [], T0), permanent_url="https://new.example/s"))

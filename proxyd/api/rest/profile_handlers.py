@@ -16,6 +16,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
+from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
@@ -28,7 +29,7 @@ TEXTS = ("text/plain", "application/octet-stream")
 _LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
 NOTHING = "nothing is declared; send at least one statement"
 _MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
-_MOST_FAULTS = 20
+_MOST_FAULTS, _MOST_REMOVED = 20, 100
 _MOST_WAITING = 4
 _MOST_MERGED = 5  # times, with a declaration that changes meanwhile
 MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
@@ -96,7 +97,7 @@ class ProfileHandlers:
         if dry_run:
             changes, cost = await self._profiles.try_out(text, only_if=only_if)
             return json_response(_made(changes, payloads.cost(cost), fault))
-        return _made(await self._profiles.declare(text, only_if=only_if), fault=fault)
+        return _made(await self._profiles.declare(text, only_if=only_if, by=asker(request)), fault=fault)
 
     async def import_feeds(self, request: web.Request) -> wire.ImportMade | web.Response:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
@@ -149,12 +150,30 @@ class ProfileHandlers:
     async def drop_profile(self, request: web.Request) -> wire.ChangesMade:
         """Remove a profile that was declared through the API, and its rules that are in no other profile.
 
-        With `If-Match` it is removed only if it has not changed since its `ETag` was read.
+        With `sources` also those of its sources that the API has declared and no rule reads then. With `If-Match` it
+        is removed only if it has not changed since its `ETag` was read.
         """
         known_declaration(self._profiles)  # raises while the daemon starts
         only_if = _only_if(request)
         takes = None if only_if is None else only_if.takes
-        return _made(await self._profiles.drop_profile(request.match_info["name"], only_if=takes))
+        asked = read_query(request, wire.ProfileDropped)
+        changes = await self._profiles.drop_profile(
+            request.match_info["name"], only_if=takes, by=asker(request), with_sources=asked.sources
+        )
+        return _made(changes)
+
+    async def list_removed(self) -> wire.Items[wire.RemovedShown]:
+        """List what was removed in the last day from what the API had declared, newest first.
+
+        The texts may hold tokens of chats, so it takes a token of scope write.
+        """
+        found = await self._profiles.removed(limit=_MOST_REMOVED)
+        return wire.Items[wire.RemovedShown](items=[payloads.removed(each) for each in found])
+
+    async def restore(self, request: web.Request) -> wire.ChangesMade:
+        """Declare again what was removed in the last day."""
+        _, changes = await self._profiles.restore(request.match_info["id"])
+        return _made(changes)
 
     async def reload(self, request: web.Request) -> wire.Reloaded | web.Response:
         """Check the profile files and load them."""
@@ -173,7 +192,10 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
         Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
                  is_tagged=True),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
-                 raises=(404, 409, 412, 422, 503), is_conditional=True),
+                 wire.ProfileDropped, raises=(400, 404, 409, 412, 422, 503), is_conditional=True),
+        listing("/api/v1/removed", handlers.list_removed, wire.Items[wire.RemovedShown], scope="write"),
+        Endpoint("POST", "/api/v1/removed/{id}/restore", "write", handlers.restore, wire.ChangesMade,
+                 raises=(404, 409, 422, 503), is_keyed=True),
         Endpoint("POST", "/api/v1/import", "write", handlers.import_feeds, wire.ImportMade, wire.Listing,
                  texts=_LISTINGS, status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True,
                  most_bytes=MOST_LISTED),

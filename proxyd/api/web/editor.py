@@ -17,14 +17,15 @@ from proxyd.api.listings import Listings
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
+from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import hide_channels, profile_page, show_channels, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
-from proxyd.core.language import no_such
-from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
+from proxyd.core.language import StatementKind, no_such
+from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf, sources_only_of
 
 _API = "api"
 _NEW = """WATCH 'https://github.com/python/cpython/releases.atom' AS "stable" INTO "Watch"
@@ -79,7 +80,8 @@ class Editor:
         name = request.match_info["name"]
         text = await asyncio.to_thread(self._profiles.texts.text_of, name)
         found = await self._listings.profiles.get_profile(name)  # raises if it is gone by now
-        return self._editor(request, name=name, text=hide_channels(text), tag=etag_of(text), found=found)
+        shown = {"name": name, "text": hide_channels(text), "tag": etag_of(text), "found": found}
+        return self._editor(request, **shown, **await self._what_goes(name))
 
     async def new(self, request: web.Request) -> web.Response:
         """Show the editor with an example."""
@@ -98,7 +100,7 @@ class Editor:
         form = await _form(request)
         before = set(self._profiles.declaration.profiles)
         try:
-            verdict = await self._verdict(form, is_saved=True)
+            verdict = await self._verdict(form, is_saved=True, by=asker(request))
         except ChangedError:
             changed = hide_channels(await self._text_now(form["name"]))
             return await self._again(request, form, status=412, changed=changed)
@@ -118,7 +120,12 @@ class Editor:
             raise no_such("profile", name, known)
         if not form["confirmed"]:
             raise BadRequestError("tick the box to confirm the removal")
-        await self._profiles.drop_profile(name, only_if=lambda text: _is_as_opened(text, form))
+        await self._profiles.drop_profile(
+            name,
+            only_if=lambda text: _is_as_opened(text, form),
+            by=asker(request),
+            with_sources=bool(form["sources"]),
+        )
         request[SIGNED].session.say("Removed.")
         raise web.HTTPSeeOther("/profiles")
 
@@ -126,7 +133,7 @@ class Editor:
         is_known = name in self._profiles.declaration.profiles
         return await asyncio.to_thread(self._profiles.texts.text_of, name) if is_known else ""
 
-    async def _verdict(self, form: dict[str, str], *, is_saved: bool = False) -> Verdict:
+    async def _verdict(self, form: dict[str, str], *, is_saved: bool = False, by: str | None = None) -> Verdict:
         """Return what a text would change and cost, or changed if it ``is_saved``, or its errors.
 
         Raises ``ChangedError`` if the profile has changed since the saved form was rendered.
@@ -138,7 +145,7 @@ class Editor:
             if "://[hidden " in text:
                 raise BadRequestError("write an address in place of each '[hidden]' that this profile did not have")
             if is_saved:
-                return Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(form)))
+                return Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(form), by=by))
             changes, cost = await self._profiles.try_out(text)
         except ChangedError:
             raise
@@ -146,8 +153,20 @@ class Editor:
             return Verdict.of(answer_to(error), hide_channels(text))
         return Verdict(changes=changes, cost=payloads.cost(cost))
 
+    async def _what_goes(self, name: str) -> dict[str, Any]:
+        """Return how many rules go with a profile, and which sources of the API nobody reads then."""
+        declaration, texts = self._profiles.declaration, self._profiles.texts
+        unread = await asyncio.to_thread(sources_only_of, name, declaration)
+        own = [each for each in sorted(unread) if texts.is_of_api(StatementKind.SOURCE, each)]
+        return {
+            "rules_gone": sum(set(each.profiles) == {name} for each in declaration.rules.values()),
+            "unread": len(unread),
+            "unread_own": own,
+        }
+
     def _editor(self, request: web.Request, **facts: Any) -> web.Response:
-        empty = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
+        empty: dict[str, Any] = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
+        empty |= {"rules_gone": 0, "unread": 0, "unread_own": []}
         return self._render(request, "profile.html", **{**empty, **facts})
 
     async def _again(
@@ -157,6 +176,7 @@ class Editor:
         name = form["name"]
         is_known = name in self._profiles.declaration.profiles
         found = await self._listings.profiles.get_profile(name) if is_known else None
+        facts |= await self._what_goes(name) if is_known else {}
         kept = {each: form[each] for each in ("name", "text", "tag")}
         return self._editor(request, status=status, found=found, **kept, **facts)
 
@@ -173,7 +193,7 @@ def _is_as_opened(text: str, form: dict[str, str]) -> bool:
 async def _form(request: web.Request) -> dict[str, str]:
     """Return the fields of the editor's form; browsers end lines with CR and LF."""
     given = await read_form(request)
-    fields = {each: given.get(each, "") for each in ("name", "text", "tag", "part", "confirmed")}
+    fields = {each: given.get(each, "") for each in ("name", "text", "tag", "part", "confirmed", "sources")}
     return fields | {"text": fields["text"].replace("\r\n", "\n")}
 
 

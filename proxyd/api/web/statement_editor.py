@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -13,48 +10,28 @@ from yarl import URL
 from proxyd.api.listings import Listings
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
+from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.editor import Verdict
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import hide_channels, part, show_channels, warnings_of
 from proxyd.api.web.rendering import Renderer
-from proxyd.core.errors import ChangedError, NotFoundError
+from proxyd.api.wire import converters as payloads
+from proxyd.core.errors import ChangedError
 from proxyd.core.language import DropStatement, Parsed, StatementKind, format_statements, no_such, parse
-from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 
 _KINDS = {"rules": StatementKind.NOTIFICATION, "sources": StatementKind.SOURCE}
-_KEPT_S, _MOST_KEPT = 86_400.0, 100
-
-
-@dataclass(frozen=True, slots=True)
-class _Removed:
-    """A statement that was removed, and when, in unix seconds."""
-
-    name: str
-    text: str
-    at_s: float
-
-    @property
-    def shown(self) -> str:
-        """Its text without the tokens of chats."""
-        return hide_channels(self.text)
-
-    @property
-    def at(self) -> str:
-        """When it was removed, as the API writes times."""
-        return iso_time(self.at_s)
+_MOST_LISTED, _MOST_SHOWN = 100, 10_000
 
 
 class StatementEditor:
-    """Handlers of the form for one statement; what it removed can be had back for a day, until the daemon ends."""
+    """Handlers of the form for one statement; what it removed can be had back for a day."""
 
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
-        self._clock = queries.clock
         self._render = renderer.page
-        self._removed: OrderedDict[str, _Removed] = OrderedDict()
 
     async def form(self, request: web.Request) -> web.Response:
         """Show the statement that declares a rule or a source."""
@@ -88,35 +65,21 @@ class StatementEditor:
         """Remove the statement, and keep it for a day."""
         written, form = self._written(request), await _form(request)
         known = self._declaration_as_opened(request, form)
-        await self._profiles.declare(_drop_of(written), instead_of=known)
-        name = written.statement.name.value
-        self._forget_old()
-        self._removed[secrets.token_urlsafe(8)] = _Removed(name, written.text, self._clock.time_s())
-        request[SIGNED].session.say(f"Removed {name}.")
+        await self._profiles.declare(_drop_of(written), instead_of=known, by=asker(request))
+        request[SIGNED].session.say(f"Removed {written.statement.name.value}.")
         raise web.HTTPSeeOther(URL("/removed"))
 
     async def restore(self, request: web.Request) -> web.StreamResponse:
         """Declare again what was removed."""
-        self._forget_old()
-        removed = self._removed.get(request.match_info["id"])
-        if removed is None:
-            raise NotFoundError("what was removed is kept for a day, until the daemon ends; this is no longer there")
-        changes = await self._profiles.declare(removed.text)
-        self._removed.pop(request.match_info["id"], None)
+        removed, changes = await self._profiles.restore(request.match_info["id"])
         request[SIGNED].session.say(f"{removed.name} is back.", *warnings_of(changes))
         raise web.HTTPSeeOther(URL("/rules"))
 
     async def list_removed(self, request: web.Request) -> web.Response:
         """Show what was removed in the last day, newest first."""
-        self._forget_old()
-        return self._render(request, "removed.html", removed=[*reversed(self._removed.items())])
-
-    def _forget_old(self) -> None:
-        old_s = self._clock.time_s() - _KEPT_S
-        for each in [each for each, removed in self._removed.items() if removed.at_s < old_s]:
-            del self._removed[each]
-        while len(self._removed) > _MOST_KEPT:
-            self._removed.popitem(last=False)
+        found = [payloads.removed(each) for each in await self._profiles.removed(limit=_MOST_LISTED)]
+        texts = {each.id: hide_channels(each.text)[:_MOST_SHOWN] for each in found}
+        return self._render(request, "removed.html", removed=found, texts=texts)
 
     def _written(self, request: web.Request) -> WrittenStatement:
         kind, name = _KINDS[_list_of(request)], request.match_info["name"]

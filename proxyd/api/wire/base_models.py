@@ -188,6 +188,12 @@ class DryRun(WireModel):
     dry_run: bool = False
 
 
+class ProfileDropped(WireModel):
+    """Whether the sources that no rule reads then are removed too."""
+
+    sources: bool = False
+
+
 class Which(WireModel):
     """A filter of notifications, by rule, by the current rules of a profile, and by source."""
 

@@ -25,6 +25,7 @@ from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.moves import SourceMove
 from proxyd.daemon.reports import Report
 from proxyd.store.api_rows import Token
+from proxyd.store.declared_rows import Removed
 from proxyd.store.listed_rows import DecidedInterval, DeliveryStatus, StoredNotification
 
 Shown = TypeVar("Shown", bound=wire.WireModel)
@@ -71,6 +72,11 @@ def item_event(event: ShownEvent) -> wire.ItemEvent:
         came=iso_time(event.event_s) if event.is_exact else None,
         delay_s=round(event.seen_s - event.event_s, 3) if event.is_exact and not event.is_first else None,
     )
+
+
+def removed(found: Removed) -> wire.RemovedShown:
+    """Return what was removed."""
+    return model_of(found, wire.RemovedShown, id=found.removed_id)
 
 
 def interval(decided: DecidedInterval) -> wire.IntervalOfRule:

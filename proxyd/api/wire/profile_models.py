@@ -52,6 +52,17 @@ class SuspensionShown(RowShown):
     by: str
 
 
+class RemovedShown(RowShown):
+    """What somebody removed at once from what the API had declared."""
+
+    id: str
+    kind: str = Field(description="`notification`, `source`, `profile` or `domain`; `statements` if of several kinds")
+    name: str = Field(description="its name, or the first names")
+    text: str = Field(description="in the rule language; restoring it declares it again")
+    at: Time
+    by: str
+
+
 class SourceNamed(WireModel):
     """The name of a source."""
 

@@ -113,6 +113,18 @@ suspensions = Table(  # paused sources, and muted rules and profiles
     Column("by", Text, nullable=False),
 )
 
+removed = Table(  # statements of the API that somebody removed, for a day
+    "removed",
+    metadata,
+    Column("removed_id", String, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at_s", Float, nullable=False),
+    Column("by", Text, nullable=False),
+    Index("ix_removed_at", "at_s"),
+)
+
 failing_rules = Table(  # rules that failed the last time they were evaluated
     "failing_rules",
     metadata,
