@@ -176,7 +176,7 @@ class Suspensions:
             since_s = now_s if before is None else before.since_s
             suspension = Suspension(*key, since_s, by if before is None else before.by, until_s)
             await self._change(lambda known: [*_without(key)(known), suspension], self._declaration)
-        called, ends = _called(key), _ends(suspension)
+        called, ends = _words_for(key), _ends(suspension)
         said = f"{called} was already muted; now {ends}" if before else f"{called} is muted {ends}"
         kept = "what it finds meanwhile is kept, and comes as one digest when it is unmuted"
         return SuspensionChange(f"{said}; {kept}", suspension, is_new=before is None)
@@ -185,7 +185,7 @@ class Suspensions:
         """Send what was kept back as one digest for each receiver, or drop it."""
         async with self.turn:
             key = self._meant(name, subject, Subject.RULE, Subject.PROFILE)
-            called = _called(key)
+            called = _words_for(key)
             if key not in self._known:
                 return SuspensionChange(f"{called} is not muted{self._by_profile(key)}", None, is_new=False)
             dropped = _rules_of(key, self._declaration) if drop else ()
@@ -251,14 +251,14 @@ class Suspensions:
         """Return what else mutes a rule or a profile, as the end of a sentence."""
         profiles = self._declaration.rules[key[1]].profiles if key[0] is Subject.RULE else ()
         found = None if key[0] is Subject.ALL else self.mute_of("" if key[0] is Subject.PROFILE else key[1], profiles)
-        return "" if found is None else f", but {_called(found.key)} is, {found.told}"
+        return "" if found is None else f", but {_words_for(found.key)} is, {found.told}"
 
 
 def _without(key: Key) -> Callable[[dict[Key, Suspension]], list[Suspension]]:
     return lambda known: [each for each in known.values() if each.key != key]
 
 
-def _called(key: Key) -> str:
+def _words_for(key: Key) -> str:
     """Return what a suspension is about, in words."""
     return EVERYTHING if key[0] is Subject.ALL else f"{key[0].value} {key[1]}"
 

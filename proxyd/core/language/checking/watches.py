@@ -252,7 +252,7 @@ def _is_without(watch: Watch, event: EventKind, known: _ClassInBrief) -> Express
     texts: list[Expression] = [Column(row + path, span=span) for path in known.texts]
     gap, pattern = " ", f"(?i){words}"
     if _is_change_of_page(watch, known):
-        texts = [_compared("DIFF", path, span) for path in known.texts]
+        texts = [_comparison("DIFF", path, span) for path in known.texts]
         gap, pattern = "\n", f"{_ADDED}(?:{words})"
     parts: list[Expression] = [Call("COALESCE", (each, Literal("", span)), span) for each in texts]
     joined = reduce(lambda left, right: _join(_join(left, Literal(gap, span)), right), parts)
@@ -262,14 +262,14 @@ def _is_without(watch: Watch, event: EventKind, known: _ClassInBrief) -> Express
 def _is_over(words: Located[int], known: _ClassInBrief) -> Expression:
     """Return that more words of the texts of a page changed."""
     counts: list[Expression] = [
-        Call("COALESCE", (_compared("CHANGED_WORDS", path, words.span), Literal(0, words.span)), words.span)
+        Call("COALESCE", (_comparison("CHANGED_WORDS", path, words.span), Literal(0, words.span)), words.span)
         for path in known.texts
     ]
     total = reduce(lambda left, right: Binary("+", left, right, words.span), counts)
     return Binary(">", total, Literal(words.value, words.span), words.span)
 
 
-def _compared(function: str, path: str, span: TextSpan) -> Expression:
+def _comparison(function: str, path: str, span: TextSpan) -> Expression:
     """Return a function of a field before and after a change."""
     return Call(function, (Column(f"OLD.{path}", span=span), Column(f"NEW.{path}", span=span)), span)
 
@@ -351,16 +351,16 @@ def _classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[str, _C
     for name, built_in in BUILT_IN.classes.items():
         types = [(each.path, each.type) for each in built_in.fields]
         brief = _in_brief(BUILT_IN.name, types, has_rows=built_in.each is not None)
-        yield from _named(name, replace(brief, news=EventKind.HEALTH) if built_in == SITE_CLASS else brief)
+        yield from _under_names(name, replace(brief, news=EventKind.HEALTH) if built_in == SITE_CLASS else brief)
     for statement in statements:
         if isinstance(statement, CreateDomain):
             for declared in statement.classes:
                 types = [(each.path.value, each.type) for each in declared.fields]
                 brief = _in_brief(statement.name.value, types, has_rows=declared.each is not None)
-                yield from _named(declared.name.value, brief)
+                yield from _under_names(declared.name.value, brief)
 
 
-def _named(name: str, brief: _ClassInBrief) -> Iterator[tuple[str, _ClassInBrief]]:
+def _under_names(name: str, brief: _ClassInBrief) -> Iterator[tuple[str, _ClassInBrief]]:
     """Yield a class by its name, and by that after its domain's."""
     yield name.casefold(), brief
     yield f"{brief.domain}.{name.casefold()}", brief
