@@ -29,6 +29,7 @@ from proxyd.core.language.syntax.nodes import (
 from proxyd.core.language.syntax.parser import parse
 from proxyd.core.language.syntax.value_checks import Values
 from proxyd.core.model.expression import TextSpan
+from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
 
 
@@ -182,9 +183,12 @@ class _Checker:
         each_profile = ((each, reporter) for each, reporter in self._each() if isinstance(each, CreateProfile))
         troubled = [(each, reporter) for each, reporter in each_profile if each.trouble]
         watched: dict[str, dict[str, None]] = {each.name.value: {} for each, _ in troubled}
+        untold: dict[str, list[str]] = {each: [] for each in watched}
         for rule in rules.values() if troubled else ():
             for profile in watched.keys() & rule.profiles:
                 watched[profile].update(dict.fromkeys(rule.source_ids))
+                if rule.trigger.kind is EventKind.HEALTH and not rule.deliveries:
+                    untold[profile].append(rule.name)
         for statement, reporter in troubled:
             meant = trouble_rule(statement)
             found = RuleChecker(known, reporter, self._settings).check(meant)
@@ -196,6 +200,12 @@ class _Checker:
                 if not sources and found.source_ids:
                     everything = f"no other rule is in this profile, so ON TROUBLE watches {_all_of(found.source_ids)}"
                     reporter.warn(everything, statement.trouble[0].span)
+                if left := untold.get(statement.name.value):
+                    also = f" and {len(left) - 1} more" if len(left) > 1 else ""
+                    message = (
+                        f"ON TROUBLE leaves sites out, so nobody is told of {left[0]!r}{also}: write TELL at its WATCH"
+                    )
+                    reporter.warn(message, statement.trouble[0].span)
                 # what happens to a site is told by the rule of its WATCH
                 others = (each for each in sources or found.source_ids if not known.is_site(each))
                 yield found.name, replace(found, source_ids=tuple(others))

@@ -408,3 +408,12 @@ def test_a_screenshot_is_warned_of_once_for_all_sources_of_a_rule() -> None:
     options = " START NOW END NEVER SET UTILITY STRICT SET SCREENSHOT;"
     (warning,) = check([SourceText("a", plain + profile + asked + options)]).warnings
     assert "source 'p0' and 2 more, because" in warning.message
+
+
+def test_a_profile_whose_trouble_is_told_warns_of_a_site_that_nobody_hears_of() -> None:
+    trouble = "CREATE PROFILE \"shops\" {} ON TROUBLE TELL LOG 'l';"
+    site = "WATCH 'https://a.example' OF SITE INTO \"shops\" {};"
+    warned = "ON TROUBLE leaves sites out, so nobody is told of 'a.example': write TELL at its WATCH"
+    for default, tell, expected in (("", "", [warned]), ("", "TELL LOG 's'", []), ("DELIVER TO LOG 'd'", "", [])):
+        checked = check([SourceText("t", trouble.format(default) + site.format(tell))])
+        assert [each.message for each in checked.warnings if "leaves sites out" in each.message] == expected
