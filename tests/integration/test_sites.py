@@ -110,6 +110,12 @@ async def test_before_its_first_probe_and_while_it_is_paused_nothing_is_known(ru
     assert running.control.queries.suspensions.of(Subject.SOURCE, SITE) is not None
 
 
+async def test_why_a_site_is_probed_says_nothing_of_items(running: Running) -> None:
+    await live(running)
+    _, found = await asked(running, f"/api/v1/explain/{SITE}")
+    assert [line for line in found["summary"] if "item" in line] == []
+
+
 async def test_other_sources_are_no_sites(running: Running) -> None:
     status, found = await asked(running, "/api/v1/sites/s")
     assert (status, found["detail"]) == (404, "there is no site 's'")

@@ -75,13 +75,14 @@ def _policy(found: RulePolicy) -> wire.PolicyUsed:
 def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     lines = [f"{found.source_id}  {found.url}"]
     lines += [_warning(name, spell) for name, spell in found.state.health.silent.items()]
-    lines += [_rate_line(found)]
+    is_site = found.state.health.site is not None  # which has no items
+    lines += [] if is_site else [_rate_line(found)]
     got = {each.rule: f"; {_kept(each)}" for each in kept}
     lines += [f"rule {rule}: {p.name} ({p.because}){got.get(rule, '')}" for rule, p in sorted(found.policies.items())]
     lines += [f"rule {rule} keeps screenshots" for rule in found.picturing]
     lines += [_last_line(found), f"next probe: {_coming(found)}"]
     lines += _constraint_lines(found)
-    lines += _week_lines(found)
+    lines += [] if is_site else _week_lines(found)
     lines += [] if found.misfit is None else misfit(found.misfit).summary
     lines += _origin_lines(found)
     if found.blocked_by and found.earliest_s:
