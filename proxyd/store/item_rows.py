@@ -37,7 +37,7 @@ from sqlalchemy import (
 
 from proxyd.core.errors import BusyError
 from proxyd.core.model.item import Value
-from proxyd.core.rules.answers.shown_events import texts_of
+from proxyd.core.rules.answers.shown_events import summary_of, texts_of
 from proxyd.core.rules.programs.message_program import link_of
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
@@ -439,13 +439,12 @@ def _by_gin(search: Search, source_id: str | None, before: int | None) -> Select
 
 def _found(row: Row[Any]) -> FoundItem:
     fields = rows.item_fields(row.fields)
-    title, *texts = texts_of(fields)
     return FoundItem(
         position=row.position,
         source_id=row.source_id,
         item_id=row.item_id,
-        title=title,
-        text=" ".join(texts),
+        title=texts_of(fields)[0],
+        text=summary_of(fields),
         link=link_of(fields) or None,
         event_s=row.event_s,
         seen_s=row.seen_s,

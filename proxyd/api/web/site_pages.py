@@ -116,7 +116,7 @@ def _latency_chart(latencies: Sequence[wire.LatencyShown], now_s: float) -> Char
     begin_s = now_s - _WEEK_S
     hours = [hour * 3600.0 for hour in range(int(begin_s // 3600.0) + 1, int(now_s // 3600.0) + 1)]
     most_s = round_steps(max(each.p95_s for each in latencies))
-    frame = Frame(begin_s, now_s, most_s[-1])
+    frame = Frame(begin_s, now_s, most_s[-1], left=84.0)  # on a phone, "80 ms" is wide
     known = [(at_s, by_hour.get(at_s)) for at_s in hours]
     lines = (
         ("median", "found", [(at_s, None if each is None else each.median_s) for at_s, each in known]),

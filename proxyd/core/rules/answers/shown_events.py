@@ -21,6 +21,7 @@ _NAMES_OF_FEEDS = ("title", "description", "content", "author", "category")
 _TAG = re.compile(r"(<[^<>]*>)")
 _NAME = re.compile(r"<\s*(/?)\s*(\w+)")
 _UNREAD = frozenset({"script", "style"})
+_AFTER_WORDS = tuple(".,;:!?)…")
 _BLOCKS = frozenset(
     {
         *("address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "h1", "h2", "h3", "h4", "h5"),
@@ -55,6 +56,8 @@ def readable(value: Value) -> str:
 
     >>> readable("<h1>A</h1><p>b &lt; <b>c</b><script>d()</script>")
     'A\n\nb < c'
+    >>> readable("Hello <b>world</b>.")
+    'Hello world.'
     """
     if not isinstance(value, str):
         return ""
@@ -67,9 +70,23 @@ def readable(value: Value) -> str:
         elif tag is not None or piece.startswith("<"):
             kept.append(BLOCK_GAP if tag is not None and tag[2].lower() in _BLOCKS else " ")
         elif not unread:
+            if kept[-1:] == [" "] and piece[:1] in _AFTER_WORDS:
+                kept.pop()
             kept.append(piece)
     blocks = (" ".join(unescape(block).split()) for block in "".join(kept).split(BLOCK_GAP))
     return BLOCK_GAP.join(filter(None, blocks))
+
+
+def summary_of(fields: Mapping[str, Value]) -> str:
+    """Return what a list shows of an item below its title: its other texts, with the price if it states one.
+
+    >>> summary_of({"name": "Lamp", "price": 49.9, "currency": "EUR", "availability": "InStock"})
+    '49.9 EUR InStock'
+    """
+    texts = texts_of(fields)[1:]
+    if _is_of_feed(fields) or fields.get("price") is None:
+        return " ".join(texts)
+    return " ".join([price_text(fields), *(text for text in texts if text != fields.get("currency"))])
 
 
 def price_text(fields: Mapping[str, Value]) -> str:
