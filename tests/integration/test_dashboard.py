@@ -211,7 +211,7 @@ FORGED = (
 @pytest.mark.parametrize("path", ["/profiles", "/profiles/check", "/profiles/Q/drop", "/notifications/n1/replay",
                                   "/replay-dead", "/sign-out", "/reload", "/rules/r/test", "/tokens",
                                   "/tokens/ada/drop", "/rules/q/change", "/rules/q/remove",
-                                  "/removed/x/restore"])  # fmt: skip
+                                  "/removed/x/restore", "/sources", "/rules"])  # fmt: skip
 async def test_a_forged_form_does_nothing(browser: Browser, path: str) -> None:
     await browser.api.control.declarations.declare(OWN)
     await browser.sign_in()

@@ -21,6 +21,7 @@ from proxyd.api.queries import Queries
 from proxyd.api.rest.live_streams import Streams
 from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.web.add_pages import AddPages
+from proxyd.api.web.bulk_actions import BulkActions
 from proxyd.api.web.editor import Editor
 from proxyd.api.web.histories import Histories
 from proxyd.api.web.news import News
@@ -86,7 +87,7 @@ class Dashboard:
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         histories = Histories(*parts)
         tokens = _TokenPages(self._queries, self._renderer)
-        actions = Actions(self._queries)
+        actions, bulk = Actions(self._queries), BulkActions(self._queries)
         return (
             WebRoute("GET", "/static/{file}", None, self.static),
             WebRoute("GET", "/sign-in", None, self.sign_in_form),
@@ -105,6 +106,8 @@ class Dashboard:
             WebRoute("POST", "/settings/mute", "write", actions.mute_all),
             WebRoute("POST", "/settings/unmute", "write", actions.unmute_all),
             WebRoute("GET", "/sources", "read", pages.sources),
+            WebRoute("POST", "/sources", "write", bulk.sources),
+            WebRoute("POST", "/rules", "write", bulk.rules),
             WebRoute("GET", "/add", "write", adding.form),
             WebRoute("POST", "/add", "write", adding.add),
             WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),

@@ -222,7 +222,15 @@ def _sign_in_first(request: web.Request) -> web.Response:
 
 
 _MEDIA_TYPE, _WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
-_MOST_FIELDS = 100
+_MOST_FIELDS = 1_100  # a list of 500 rows, all of them chosen, and the buttons
+
+
+async def read_chosen(request: web.Request) -> tuple[list[str], dict[str, str]]:
+    """Return the names chosen in the form around a list, or all that it showed if ``all`` is, and its other fields."""
+    form = await read_form(request)
+    pairs = parse_qsl((await read_bytes(request)).decode("utf-8"), errors="replace", max_num_fields=_MOST_FIELDS)
+    wanted = "shown" if "all" in form else "name"
+    return list(dict.fromkeys(value for name, value in pairs if name == wanted)), form
 
 
 async def read_form(request: web.Request) -> dict[str, str]:

@@ -173,10 +173,10 @@ def number(value: float | None, digits: int = 3) -> str:
 def with_noun(count: float | None, noun: str) -> str:
     """Return a number with its noun.
 
-    >>> with_noun(1, "event"), with_noun(1200, "event"), with_noun(2, "delivery")
-    ('1 event', '1,200 events', '2 deliveries')
+    >>> with_noun(1, "event"), with_noun(1200, "event"), with_noun(2, "delivery"), with_noun(2, "watch")
+    ('1 event', '1,200 events', '2 deliveries', '2 watches')
     """
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number(count)} {noun if count == 1 else many}"
 
 

@@ -134,9 +134,10 @@ class WebPages:
         """List the rules and what they achieved."""
         found = self._listings.profiles.list_rules(read_query(request, wire.ListWindow))
         declared = self._profiles.declaration.rules
+        profiles = sorted(self._profiles.declaration.profiles)[:_MOST_CHOICES]
         about = {each.name: told_of(declared[each.name]) for each in found.items}
         receivers = {each.name: receivers_of(declared[each.name]) for each in found.items}
-        return self._render(request, "rules.html", found=found, about=about, receivers=receivers)
+        return self._render(request, "rules.html", found=found, about=about, receivers=receivers, profiles=profiles)
 
     async def notifications(self, request: web.Request) -> web.Response:
         """List notifications, newest first."""

@@ -35,6 +35,7 @@
     const at = document.activeElement;
     if (!at || !root.contains(at)) return null;
     if (at.matches("a[href]")) return `a[href="${CSS.escape(at.getAttribute("href"))}"]`;
+    if (at.matches("input[value]")) return `input[value="${CSS.escape(at.value)}"]`;
     return at.matches("summary") ? "summary" : null;
   };
 
@@ -53,6 +54,10 @@
         const twin = fresh.querySelectorAll("details")[k];
         if (twin) twin.open = each.open;
       });
+      for (const each of old.querySelectorAll("input[type=checkbox]:checked")) {
+        const twin = fresh.querySelector(`input[type=checkbox][value="${CSS.escape(each.value)}"]`);
+        if (twin) twin.checked = true;
+      }
       window.proxydLocal(fresh);
       if (old.innerHTML === fresh.innerHTML) return;
       old.replaceWith(fresh);

@@ -1,0 +1,148 @@
+"""What is done at once to the sources or the watches that are chosen in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from aiohttp import web
+
+from proxyd.api.problems import BadRequestError
+from proxyd.api.queries import Queries
+from proxyd.api.rest.action_handlers import asker
+from proxyd.api.web.page_gate import SIGNED, read_chosen
+from proxyd.api.web.page_texts import MUTE_S, mute_until_s, with_noun
+from proxyd.core.errors import ConflictError, NotFoundError
+from proxyd.core.language import DropStatement, Located, StatementKind, Watch, format_statements
+from proxyd.core.model.suspension import Subject
+from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
+from proxyd.daemon.suspensions import SuspensionChange
+
+MOST_CHOSEN = 500
+_MOST_SAID = 20
+
+
+@dataclass(slots=True)
+class _Done:
+    """How many were done, and those that were left alone, each with the reason."""
+
+    count: int = 0
+    left: list[str] = field(default_factory=list)
+
+    def sentences(self, verb: str, noun: str) -> tuple[str, list[str]]:
+        """Return what was done, and what was not."""
+        more = [f"and {len(self.left) - _MOST_SAID} more"] if len(self.left) > _MOST_SAID else []
+        said = [f"Left alone: {'; '.join([*self.left[:_MOST_SAID], *more])}."] if self.left else []
+        return f"{verb} {with_noun(self.count, noun)}.", said
+
+
+class BulkActions:
+    """Handlers of the forms around the lists of sources and of watches; statements of files are left alone."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._profiles = queries.profiles
+        self._suspensions = queries.suspensions
+        self._deliveries = queries.deliveries
+        self._clock = queries.clock
+
+    async def sources(self, request: web.Request) -> web.StreamResponse:
+        """Pause, resume, remove or move the chosen sources."""
+        by, of_source = asker(request), Subject.SOURCE
+        doing: dict[str, Callable[[str], Awaitable[SuspensionChange]]] = {
+            "pause": lambda name: self._suspensions.pause(name, by),
+            "resume": lambda name: self._suspensions.resume(name, subject=of_source),
+        }
+        return await self._act(request, StatementKind.SOURCE, doing)
+
+    async def rules(self, request: web.Request) -> web.StreamResponse:
+        """Mute, unmute, remove or move the chosen watches."""
+        by, of_rule = asker(request), Subject.RULE
+        chosen = (await read_chosen(request))[1].get("for", next(iter(MUTE_S)))
+        if chosen not in MUTE_S:
+            raise BadRequestError("choose one of the times that the form offers")
+        until_s = mute_until_s(chosen, self._clock.time_s(), self._deliveries.zone)
+        doing: dict[str, Callable[[str], Awaitable[SuspensionChange]]] = {
+            "mute": lambda name: self._suspensions.mute(name, by, subject=of_rule, until_s=until_s),
+            "unmute": lambda name: self._suspensions.unmute(name, subject=of_rule, drop=False),
+        }
+        return await self._act(request, StatementKind.NOTIFICATION, doing)
+
+    async def _act(
+        self,
+        request: web.Request,
+        kind: StatementKind,
+        doing: Mapping[str, Callable[[str], Awaitable[SuspensionChange]]],
+    ) -> web.StreamResponse:
+        names, form = await read_chosen(request)
+        action = form.get("do", "")
+        if not names or len(names) > MOST_CHOSEN:
+            raise BadRequestError(f"choose one or more of the list, at most {MOST_CHOSEN} at once")
+        if action in doing:
+            done = await _each(names, doing[action])
+        elif action == "remove":
+            done = await self._remove(names, kind, asker(request))
+        elif action == "into":
+            done = await self._move(names, kind, form.get("into", "").strip())
+        else:
+            raise BadRequestError("choose one of the buttons of the form")
+        noun = "source" if kind is StatementKind.SOURCE else "watch"
+        said, left = done.sentences(_VERBS[action], noun)
+        request[SIGNED].session.say(said, *left)
+        raise web.HTTPSeeOther(request.rel_url)
+
+    async def _remove(self, names: Sequence[str], kind: StatementKind, by: str) -> _Done:
+        done = _Done()
+        known, written = self._profiles.declaration, self._written(names, kind, done)
+        drops = [DropStatement(each.statement.kind, each.statement.name) for each in written]
+        if drops:
+            await self._profiles.declare(format_statements(drops), instead_of=known, by=by)
+        done.count = len(drops)
+        return done
+
+    async def _move(self, names: Sequence[str], kind: StatementKind, profile: str) -> _Done:
+        if not profile:
+            raise BadRequestError("write the name of a profile to move them into")
+        done, known, moved = _Done(), self._profiles.declaration, []
+        for each in self._written(names, kind, done):
+            if isinstance(each.statement, Watch):
+                moved.append(replace(each.statement, profile=Located(profile, each.statement.url.span)))
+            else:
+                done.left.append(f"{each.statement.name.value} (no WATCH declares it; change its text)")
+        if moved:
+            await self._profiles.declare(format_statements(moved), instead_of=known)
+        done.count = len(moved)
+        return done
+
+    def _written(self, names: Sequence[str], kind: StatementKind, done: _Done) -> list[WrittenStatement]:
+        """Return the statements of the API that declare what was chosen, each once."""
+        found: dict[tuple[StatementKind, str], WrittenStatement] = {}
+        for name in names:
+            written = self._profiles.texts.written_of(kind, name)
+            if written is None:
+                done.left.append(f"{name} (it is gone)")
+            elif written.origin != API_TEXT:
+                done.left.append(f"{name} ({written.origin}, line {written.line} declares it)")
+            else:
+                found[written.statement.kind, written.statement.name.value] = written
+        return list(found.values())
+
+
+_VERBS = {
+    "pause": "Paused",
+    "resume": "Resumed",
+    "mute": "Muted",
+    "unmute": "Unmuted",
+    "remove": "Removed",
+    "into": "Moved",
+}
+
+
+async def _each(names: Sequence[str], act: Callable[[str], Awaitable[SuspensionChange]]) -> _Done:
+    """Do something to each, and go on with the others where one cannot be."""
+    done = _Done()
+    for name in names:
+        try:
+            done.count += (await act(name)).is_new
+        except (ConflictError, NotFoundError) as error:
+            done.left.append(f"{name} ({error})")
+    return done
