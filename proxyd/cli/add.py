@@ -77,11 +77,11 @@ async def add(options: argparse.Namespace) -> int:
     way = Way(headers_of("\n".join(options.header or ())), is_rendered=options.browser, locale=options.locale)
     reads = "PRICE" if options.price else "SITE" if options.site else ""
     found = await discover(settings, options.address, way, reads=reads)
-    outcome, page_class = found.outcome, found.page_class
+    outcome = found.outcome
     if not outcome.kind.is_success and not options.site:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
     text, old = await _text_to_edit(options, outcome.source_id)
-    source, watch = _statements_to_add(options, way, outcome.source_id, page_class, old)
+    source, watch = _statements_to_add(options, way, found, old)
     texts = _texts(options.file, text, old, source, watch)
     samples = _samples(texts, settings, watch, outcome)
     if not options.json:
@@ -180,23 +180,27 @@ def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
 
 
 def _statements_to_add(
-    options: argparse.Namespace, way: Way, url: str, found: str, old: Watch | None
+    options: argparse.Namespace, way: Way, found: Discovered, old: Watch | None
 ) -> tuple[list[Statement], Watch]:
     """Return what the arguments ask for: the CREATE SOURCE of headers, and the WATCH; it edits ``old`` if there is one.
 
-    ``found`` is the built-in class that reads the address. Raises ``ConfigError`` or ``ProfileError``: the arguments do
+    Raises ``ConfigError`` or ``ProfileError``: the arguments do
     not make a WATCH.
     """
     from proxyd.core.language import Watch, parse, with_options_of
     from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_text
 
+    known = "" if old is None or old.page_class is None else old.page_class.name.upper()
+    if old is not None and (known == "SITE") != bool(options.site):
+        change = "add --site" if known == "SITE" else "leave out --site"
+        raise ConfigError([f"it is watched already as {known or 'FEED'}: {change} to edit that, or give this a --name"])
     wish = WatchWish(
-        url,
-        page_class=found if found != "FEED" and old is None else "",
+        found.outcome.source_id,
+        page_class=found.page_class if found.page_class != "FEED" and old is None else "",
         name=options.name,
         locale=options.locale,
         words=tuple(options.match or ()),
-        searched=found if old is None else "FEED" if old.page_class is None else old.page_class.name,
+        searched=found.page_class if old is None else "FEED" if old.page_class is None else old.page_class.name,
         when="falls" if options.price else "changes",
         to=tuple(options.to or ()),
         secret=options.secret,
@@ -209,7 +213,7 @@ def _statements_to_add(
             needs_browser=options.browser,
             headers=way.headers,
             holding=options.holding or "",
-            ignored=tuple(options.ignore or ()),
+            ignored=tuple(options.ignore or (found.noise if old is None else ())),
         ),
     )
     parsed = parse(watch_text(wish), "the arguments")
@@ -267,6 +271,7 @@ def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> Non
         text = str(item.fields.get("text") or "")
         lines = [f"a page without a feed: you are told when its text changes ({len(text)} characters now)"]
         lines += [f"  {visible_line(line, _LINE)}" for line in text.splitlines()[:_SHOWN]]
+        lines += [f"left out, because it differs each time: {each}" for each in found.noise]
         lines += [f"it links to a feed that cannot be read: {link}" for link in outcome.linked_feeds]
         lines += [f"it states a price, {_price(each)}: --price follows that alone" for each in [found.price] if each]
         print_lines(lines)

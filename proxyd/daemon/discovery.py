@@ -80,7 +80,7 @@ class FeedDiscovery:
                 return Discovered(outcome, page_class)
             priced = await self._read(url, BUILT_IN.classes["PRICE"], way)
             preview = await self._preview(url, way) if wants_preview else ""
-            noise = await self._noise(url, outcome, way) if wants_preview else ()
+            noise = await self._noise(url, outcome, way)
             price = priced.items[0] if priced.kind.is_success and priced.items else None
             return Discovered(outcome, page_class, price, noise, preview)
 

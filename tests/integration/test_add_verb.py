@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
 from pathlib import Path
 from threading import Thread
 
@@ -23,6 +24,8 @@ LAMP = b"""<html><head><title>Lamp</title></head><body><h1>Lamp</h1>
 <b itemprop="price">1.299</b> <i itemprop="priceCurrency">EUR</i></body></html>"""
 PAGES = {"/feed": FEED, "/blog": BLOG, "/page": b"<html><body><p>Just words.</p></body></html>", "/lamp": LAMP}
 
+LOADS = count(10)
+
 
 class Origin(BaseHTTPRequestHandler):
     """A feed, a blog that links to it, and a page."""
@@ -30,6 +33,7 @@ class Origin(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         is_member = self.path == "/member" and self.headers.get("Cookie") == "sid=42"
         body = b"<p>Balance 7</p>" if is_member else PAGES.get(self.path, b"")
+        body = b"<p>Terms of use</p><p>%d views today</p>" % next(LOADS) if self.path == "/counter" else body
         self.send_response(200 if body else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -272,6 +276,23 @@ def test_a_cookie_is_given_to_a_page_that_is_watched_already(origin: str, file: 
     source, watch = parse(file.read_text(encoding="utf-8")).statements
     assert isinstance(source, CreateSource)
     assert (source.page_class.name, isinstance(watch, Watch)) == ("PAGE", True)
+
+
+def test_what_differs_each_time_is_left_out(origin: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", f"{origin}/counter", "--file", str(file)]) == 0
+    assert "left out, because it differs each time: /^" in capsys.readouterr().out
+    (watch,) = watches(file)
+    assert watch.ignored is not None
+
+
+def test_a_page_and_a_site_of_one_address_have_names_of_their_own(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["add", f"{origin}/page", "--file", str(file)]) == 0
+    assert main(["add", f"{origin}/page", "--site", "--file", str(file)]) != 0
+    assert "leave out --site to edit that, or give this a --name" in capsys.readouterr().err
+    assert main(["add", f"{origin}/page", "--site", "--name", "up", "--file", str(file)]) == 0
+    assert len(watches(file)) == 2
 
 
 def test_a_page_for_a_browser_says_that_there_is_none(origin: str, capsys: pytest.CaptureFixture[str]) -> None:

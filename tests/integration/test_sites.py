@@ -151,6 +151,29 @@ async def test_sites_are_added_by_a_form_one_a_line(running: Running, browser: B
     )
 
 
+async def test_the_form_keeps_what_a_site_that_is_watched_already_has(running: Running, browser: Browser) -> None:
+    await browser.sign_in("write")
+    form = {"addresses": f"https://{SITE}/\nc.example", "to": "me@example.org"}
+    await browser.post("/sites", form)
+    _, page = await browser.get("/sites")
+    assert "Watching 1 more site. Watched already, and changed where you filled in something: 1." in page
+    declared = running.control.queries.profiles.declaration
+    rule, source = declared.rules[SITE], declared.sources[SITE]
+    assert source.site is not None
+    assert (rule.profiles, source.site.domain, [each.endpoint for each in rule.deliveries]) == (
+        ("P",),
+        None,
+        ["me@example.org"],
+    )
+
+
+async def test_the_form_replaces_no_watch_of_another_kind(running: Running, browser: Browser) -> None:
+    await running.control.declarations.declare("WATCH 'https://d.example' OF PAGE WITHOUT 'cookie';")
+    await browser.sign_in("write")
+    answer, page = await browser.post("/sites", {"addresses": "d.example"})
+    assert (answer.status, "d.example is watched already, but not as a site" in page) == (422, True)
+
+
 @pytest.mark.parametrize(
     "form",
     [

@@ -18,9 +18,10 @@ from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import duration, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.errors import ConfigError
-from proxyd.core.language import address_to_watch
+from proxyd.core.language import Statement, Watch, address_to_watch, format_statements, parse, with_options_of
 from proxyd.core.language.watch_wishes import sites_text
 from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.profile import SITE_CLASS
 
 _LONGEST, _MOST_SITES = 20_000, 200  # characters of a field of the form, and addresses in it
 _WEEK_S = 7 * 86400.0
@@ -72,7 +73,8 @@ class SitePages:
         """Watch the sites of the form."""
         chosen = _Choices.of(await read_form(request))
         try:
-            changes = await self._profiles.declare(chosen.text())
+            text, known = self._with_options_of_known(chosen.text())
+            changes = await self._profiles.declare(text)
         except ConfigError as error:
             return await self._list(request, chosen, status=422, error="; ".join(error.problems))
         except EXPECTED as error:
@@ -80,9 +82,31 @@ class SitePages:
             said = "; ".join(each.message for each in faults) or str(error)
             return await self._list(request, chosen, status=answer_to(error).status, error=said)
         count = len(changes.added)
-        said = f"Watching {count} more {'site' if count == 1 else 'sites'}."
+        said = f"Watching {count} more {'site' if count == 1 else 'sites'}." if count or not known else ""
+        said += f" Watched already, and changed where you filled in something: {known}." if known else ""
         request[SIGNED].session.say(said, *warnings_of(changes))
         raise web.HTTPSeeOther("/sites")
+
+    def _with_options_of_known(self, text: str) -> tuple[str, int]:
+        """Return the statements with what the watches of these sites say already, and the number of such watches.
+
+        Raises ``ConfigError`` if something else of an address is watched under its name.
+        """
+        known = 0
+        made: list[Statement] = []
+        for each in parse(text).statements:
+            old = self._profiles.texts.watch_of(each.name.value) if isinstance(each, Watch) else None
+            if not isinstance(each, Watch) or old is None:
+                made.append(each)
+                continue
+            if old.page_class is None or old.page_class.name.upper() != SITE_CLASS.name:
+                own = f"WATCH '{old.url.value}' OF SITE AS \"another name\""
+                raise ConfigError(
+                    [f"{each.name.value} is watched already, but not as a site: write {own} in a profile"]
+                )
+            known += 1
+            made.append(with_options_of(old, each))
+        return format_statements(made), known
 
     async def _list(
         self, request: web.Request, chosen: _Choices, *, status: int = 200, error: str | None = None
