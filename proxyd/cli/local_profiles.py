@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from proxyd.cli.printed_answers import client_of, print_json, print_lines, print_text, settings_of, socket_of, with_noun
 from proxyd.core.errors import ConfigError, ProfileError, ProxydError, RuleError, UnreachableError
-from proxyd.core.texts.safe_text import for_xml, visible
+from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import JSON, URL, argument, flag, verb
 
 if TYPE_CHECKING:
@@ -343,10 +343,10 @@ async def export(options: argparse.Namespace) -> int:
 def _sources_of_files(settings: Settings) -> str:
     from proxyd.app.check_settings import check_declaration
     from proxyd.config.profile_files import read_directory
-    from proxyd.core.language import opml
+    from proxyd.core.language import opml_of
 
     declaration = check_declaration(read_directory(settings.profiles), settings)
-    return opml({for_xml(source.source_id): source.url for source in declaration.sources.values()})
+    return opml_of(declaration, declaration.sources)
 
 
 async def _export_items(options: argparse.Namespace) -> None:

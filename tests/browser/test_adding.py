@@ -171,7 +171,7 @@ async def test_a_list_of_feeds_is_uploaded(chromium: Browser, tmp_path: Path) ->
             {"name": "feeds.opml", "mimeType": "text/x-opml", "buffer": text.encode()}
         )
         await hands.click("Add all of them")
-        await expect(page.get_by_text("Sources added: 1, 1 were there already.")).to_be_visible()
+        await expect(page.get_by_text("Sources added: 1, 1 were there already and stay as they are.")).to_be_visible()
         await eventually(lambda: w.origin.asked["two"], "the new source was asked")
 
 

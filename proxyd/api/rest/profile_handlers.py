@@ -20,9 +20,8 @@ from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
-from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
+from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml_of, read_listing
 from proxyd.core.model.profile import Declaration
-from proxyd.core.texts.safe_text import for_xml
 from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
 
 TEXTS = ("text/plain", "application/octet-stream")
@@ -140,10 +139,10 @@ class ProfileHandlers:
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
         known_declaration(self._profiles)  # raises while the daemon starts
-        names, declared = await self._choices.names(), self._profiles.declaration.sources
+        names, declared = await self._choices.names(), self._profiles.declaration
 
         def write() -> bytes:
-            return opml({for_xml(name): declared[name].url for name in names if name in declared}).encode()
+            return opml_of(declared, names).encode()
 
         return web.Response(body=await asyncio.to_thread(write), content_type="text/x-opml", charset="utf-8")
 

@@ -250,7 +250,7 @@ class AddPages:
             made = await self._lists.import_list(text.encode(), listing, _written(form, "to").replace(",", " ").split())
         except (*EXPECTED, ConfigError) as error:
             return self._page(request, _Choices(), status=answer_to(error).status, error=_said(error))
-        known = f", {made.sources_known:,} were there already" if made.sources_known else ""
+        known = f", {made.sources_known:,} were there already and stay as they are" if made.sources_known else ""
         unread = f", {made.unreadable:,} could not be read" if made.unreadable else ""
         request[SIGNED].session.say(f"Sources added: {made.sources_added:,}{known}{unread}.")
         raise web.HTTPSeeOther("/sources")

@@ -25,6 +25,7 @@ from proxyd.core.language.syntax.value_checks import WITHOUT_USER, address_probl
 from proxyd.core.language.watch_wishes import delivery_text
 from proxyd.core.model.profile import Declaration
 from proxyd.core.texts.charsets import DocumentKind, decode
+from proxyd.core.texts.safe_text import for_xml
 from proxyd.core.texts.xml_references import ILLEGAL, with_legal_references
 
 
@@ -310,10 +311,21 @@ def _profile(wanted: str, kind: _Kind, declared: Declaration) -> tuple[str, str 
     raise ListingError(f"{wanted!r} is the name of another domain, profile or rule; rename the folder or give a --name")
 
 
-def opml(sources: Mapping[str, str]) -> str:
+def opml_of(declaration: Declaration, names: Iterable[str]) -> str:
+    """Return declared sources as OPML."""
+    feeds: dict[str, str] = {}
+    pages: dict[str, str] = {}
+    for source in (declaration.sources[name] for name in names if name in declaration.sources):
+        (feeds if declaration.page_class(source).is_feed else pages)[for_xml(source.source_id)] = source.url
+    return opml(feeds, pages)
+
+
+def opml(feeds: Mapping[str, str], pages: Mapping[str, str]) -> str:
     """Return addresses by name as OPML, in ASCII; names contain only characters that XML allows.
 
-    >>> print(opml({"a": "http://a.example/?b&c"}))
+    Pages and sites are links, which feed readers leave out.
+
+    >>> print(opml({"a": "http://a.example/?b&c"}, {"b": "http://b.example/"}))
     <?xml version="1.0" encoding="UTF-8"?>
     <opml version="2.0">
       <head>
@@ -321,14 +333,17 @@ def opml(sources: Mapping[str, str]) -> str:
       </head>
       <body>
         <outline type="rss" text="a" xmlUrl="http://a.example/?b&amp;c" />
+        <outline type="link" text="b" url="http://b.example/" />
       </body>
     </opml>
     """
     root = ElementTree.Element("opml", version="2.0")
     ElementTree.SubElement(ElementTree.SubElement(root, "head"), "title").text = "proxyd sources"
     body = ElementTree.SubElement(root, "body")
-    for name, url in sources.items():
+    for name, url in feeds.items():
         ElementTree.SubElement(body, "outline", type="rss", text=name, xmlUrl=url)
+    for name, url in pages.items():
+        ElementTree.SubElement(body, "outline", type="link", text=name, url=url)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
 

@@ -141,3 +141,19 @@ def test_an_import_is_repeated_and_adds_only_what_is_new(tmp_path: Path, capsys:
     assert main(["check", str(tmp_path)]) == 0
     assert main(["fmt", str(out)]) == 0
     assert capsys.readouterr().out.endswith(text)
+
+
+def test_feed_readers_are_not_given_pages_and_sites_as_feeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles").mkdir()
+    text = "WATCH 'https://a.example/feed'; WATCH 'https://b.example' OF SITE; WATCH 'https://c.example' OF PAGE;"
+    (tmp_path / "profiles" / "a.profile").write_text(text, encoding="utf-8")
+    assert main(["export"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if "<outline" in line]
+    assert lines == [
+        '<outline type="rss" text="a.example/feed" xmlUrl="https://a.example/feed" />',
+        '<outline type="link" text="b.example" url="https://b.example" />',
+        '<outline type="link" text="c.example" url="https://c.example" />',
+    ]
