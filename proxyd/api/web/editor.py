@@ -154,19 +154,22 @@ class Editor:
         return Verdict(changes=changes, cost=payloads.cost(cost))
 
     async def _what_goes(self, name: str) -> dict[str, Any]:
-        """Return how many rules go with a profile, and which sources of the API nobody reads then."""
+        """Return how many rules go with a profile, and how many sources, also of the API, nobody reads then."""
         declaration, texts = self._profiles.declaration, self._profiles.texts
-        unread = await asyncio.to_thread(sources_only_of, name, declaration)
-        own = [each for each in sorted(unread) if texts.is_of_api(StatementKind.SOURCE, each)]
-        return {
-            "rules_gone": sum(set(each.profiles) == {name} for each in declaration.rules.values()),
-            "unread": len(unread),
-            "unread_own": own,
-        }
+
+        def count() -> dict[str, Any]:
+            unread = sources_only_of(name, declaration)
+            return {
+                "rules_gone": sum(set(each.profiles) == {name} for each in declaration.rules.values()),
+                "unread": len(unread),
+                "unread_own": sum(texts.is_of_api(StatementKind.SOURCE, each) for each in unread),
+            }
+
+        return await asyncio.to_thread(count)
 
     def _editor(self, request: web.Request, **facts: Any) -> web.Response:
         empty: dict[str, Any] = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
-        empty |= {"rules_gone": 0, "unread": 0, "unread_own": []}
+        empty |= {"rules_gone": 0, "unread": 0, "unread_own": 0}
         return self._render(request, "profile.html", **{**empty, **facts})
 
     async def _again(

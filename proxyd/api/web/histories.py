@@ -28,13 +28,15 @@ from proxyd.core.rules.answers.number_series import NumberSeries
 _MOST_SHOWN = 100_000
 """The most characters of a difference on a page."""
 _LEAST_SPAN_S = 3600.0
+_MOST_LISTED = 50  # states, each with two texts of up to 256 kB
 
 
-class _Compared(wire.ListWindow):
-    """The positions of two states of a page."""
+class _Compared(wire.WireModel):
+    """The positions of two states of a page, and the part of the list of states that is shown."""
 
     first: Annotated[int | None, Field(alias="from", ge=0)] = None
     second: Annotated[int | None, Field(alias="to", ge=0)] = None
+    cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Histories:
             raise no_such_source(name, declaration)
         if not declaration.is_text_of_page(name):
             raise NotFoundError(f"{name} is not watched as the text of a page; its page lists its items")
-        found = await self._listings.plans.list_items(name, wire.ListWindow(limit=asked.limit, cursor=asked.cursor))
+        found = await self._listings.plans.list_items(name, wire.ListWindow(limit=_MOST_LISTED, cursor=asked.cursor))
         return self._render(
             request, "history.html", source=name, found=found, difference=await self._difference(name, asked)
         )
