@@ -131,7 +131,7 @@ def mute_until_s(chosen: str, now_s: float, zone: tzinfo | None) -> float | None
     """Return until when a choice of ``MUTE_S`` mutes, in unix seconds; the morning is that of a zone, or the machine's.
 
     >>> mute_until_s("until 07:00", 1774719000.0, UTC) - 1774719000.0, mute_until_s("1 hour", 60.0, UTC)
-    (36600.0, 3660.0)
+    (48600.0, 3660.0)
     """
     lasts_s = MUTE_S[chosen]
     if lasts_s:
