@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import wraps
 from threading import Event, Thread
@@ -279,9 +279,10 @@ class Client:
         wanted: Query = {"q": words, "view": view, "profile": profile, "source": source}
         return await self._wire.pages("/api/v1/items", wanted, limit=limit)
 
-    def stored_items(self, *, source: str | None = None) -> AsyncIterator[types.ItemFound]:
+    async def stored_items(self, *, source: str | None = None) -> AsyncGenerator[types.ItemFound]:
         """Yield all stored items, or those of a source, those seen last first, as they are read."""
-        return self._wire.entries("/api/v1/items", {"view": "all", "source": source})
+        async for each in self._wire.entries("/api/v1/items", {"view": "all", "source": source}):
+            yield each
 
     async def item(self, position: int) -> types.ItemShown:
         """Return an item with its content, without scripts, styles and forms."""
@@ -579,6 +580,7 @@ class SyncClient:
     tokens = _blocking(Client.tokens)
     create_token = _blocking(Client.create_token)
     drop_token = _blocking(Client.drop_token)
+    stored_items = _iterating(Client.stored_items)
     stream = _iterating(Client.stream)
 
 
