@@ -63,7 +63,7 @@ class ItemLists:
         return (
             listing("/api/v1/items", self.find_items, wire.Page[wire.ItemFound], wire.ItemsWindow, raises=(404,)),
             listing("/api/v1/items/{position}", self.get_item, wire.ItemShown, raises=(404,)),
-            Endpoint("POST", "/api/v1/items/marks", "read", self.mark_items, wire.MarksMade, body=wire.MarksWanted,
+            Endpoint("POST", "/api/v1/marks", "read", self.mark_items, wire.MarksMade, body=wire.MarksWanted,
                      raises=(404, 413, 422)),
         )  # fmt: skip
 

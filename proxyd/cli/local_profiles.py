@@ -351,12 +351,15 @@ def _sources_of_files(settings: Settings) -> str:
 
 async def _export_items(options: argparse.Namespace) -> None:
     """Print the stored items as they are read: JSON a line, or CSV with a heading."""
-    rows = csv.DictWriter(sys.stdout, _EXPORTED, extrasaction="ignore")
-    if options.items == "csv":
-        rows.writeheader()
+    is_csv = options.items == "csv"
+    rows = csv.DictWriter(sys.stdout, _EXPORTED, extrasaction="ignore", lineterminator="\n")
     async with client_of(options) as client:
+        has_heading = False
         async for item in client.stored_items(source=options.source):
-            if options.items == "csv":
-                rows.writerow(item)
+            if is_csv and not has_heading:  # what is refused is no table
+                rows.writeheader()
+                has_heading = True
+            if is_csv:
+                rows.writerow({name: visible(each) if isinstance(each, str) else each for name, each in item.items()})
             else:
-                sys.stdout.write(json.dumps(item, ensure_ascii=False) + "\n")
+                sys.stdout.write(json.dumps(item) + "\n")

@@ -304,7 +304,7 @@ class Client:
         """
         body: dict[str, Any] = {"items": None if items is None else [*items], "read": read, "starred": starred}
         body |= {"up_to": up_to, "profile": profile, "source": source}
-        return await self._wire.ask(types.MarksMade, "POST", "/api/v1/items/marks", body=body)
+        return await self._wire.ask(types.MarksMade, "POST", "/api/v1/marks", body=body)
 
     async def explain(self, source: str) -> types.Explained:
         """Return when a source is probed next and why."""

@@ -535,7 +535,7 @@ async def test_rules_and_domains_are_listed(running: Running) -> None:
         domain, built_in = (await answer.json())["items"]
         assert domain["name"] == "D"
         assert built_in["name"] == "built-in"
-        assert [each["name"] for each in built_in["classes"]] == ["FEED", "PAGE", "PRICE", "SOURCE"]
+        assert [each["name"] for each in built_in["classes"]] == ["FEED", "PAGE", "PRICE", "SITE", "SOURCE"]
         assert {"RSS"} == {each["name"] for each in domain["classes"]}
 
 

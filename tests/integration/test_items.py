@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +72,12 @@ async def test_what_rules_made_of_an_item_is_told(
         capsys.readouterr()
         assert await asyncio.to_thread(main, ["explain", "s", "--item", "new", "--url", base]) == 0
         shown = capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["export", "--items", "csv", "--url", base]) == 0
+        exported = [row["title"] for row in csv.DictReader(capsys.readouterr().out.splitlines())]
+        assert await asyncio.to_thread(main, ["export", "--items", "json", "--url", base]) == 0
+        assert (
+            [json.loads(line)["title"] for line in capsys.readouterr().out.splitlines()] == exported == ["New", "Old"]
+        )
     fates = {each["rule"]: each for each in told["rules"]}
     assert fates["updates"]["why"] == ["it tells of changes, and this is a new item"]
     assert fates["updates"]["fate"] == "left out"
