@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 from zlib import crc32
 
@@ -21,6 +21,7 @@ from proxyd.core.rules.known.knowledge import Knowledge
 _DAY_S = 86400.0
 _LOOK_S = 15.0  # between two questions, so that a new list of sites is no burst
 _JITTER = 0.1  # of a day
+_MOST_LOOKED_AT = 500  # sites in a turn: to look at 50,000 would hold the loop
 _MOST_DETAIL = 200  # characters
 _EXPIRY = "expires"
 _ANSWER = PageClass(
@@ -43,7 +44,8 @@ class DomainWatch:
         self._clock = clock
         self._url = url
         self._compiled: Compiled | None = None
-        self._sites: Mapping[str, str] = {}  # the hosts of the sites whose domain is told, by name
+        self._sites: Sequence[tuple[str, str]] = ()  # names and hosts of the sites whose domain is told
+        self._at = -1  # the one that was looked at last
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -52,13 +54,15 @@ class DomainWatch:
             await self._clock.sleep(_LOOK_S)
 
     async def look(self) -> None:
-        """Ask for the domain of the first site whose last answer is a day old."""
+        """Ask for the domain of the next site whose last answer is a day old; look at a bounded number of sites."""
         compiled, now_s = self._known.compiled, self._clock.time_s()
         if compiled is not self._compiled:
             self._compiled, self._sites = compiled, await asyncio.to_thread(_hosts_of_sites, compiled.declaration)
-            hosts = set(self._sites.values())
+            hosts = {host for _, host in self._sites}
             self._known.domains = {host: each for host, each in self._known.domains.items() if host in hosts}
-        for name, host in self._sites.items():
+        for _ in range(min(len(self._sites), _MOST_LOOKED_AT)):
+            self._at = (self._at + 1) % len(self._sites)
+            name, host = self._sites[self._at]
             if self._known.has(name) and now_s >= self._due_s(name, host):
                 self._known.domains[host] = await self._answer(host)
                 return
@@ -94,9 +98,9 @@ def answer_of(domain: str, outcome: ProbeOutcome, now_s: float) -> DomainAnswer:
     return DomainAnswer(now_s, domain, end_s, "" if end_s is not None else "RDAP says no expiry")
 
 
-def _hosts_of_sites(declaration: Declaration) -> dict[str, str]:
+def _hosts_of_sites(declaration: Declaration) -> list[tuple[str, str]]:
     sites = (each for each in declaration.sources.values() if each.site is not None and each.site.domain is not None)
-    return {each.source_id: host_of(each.url) for each in sites}
+    return [(each.source_id, host_of(each.url)) for each in sites]
 
 
 @cache
