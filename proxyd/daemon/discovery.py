@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -112,7 +113,7 @@ class FeedDiscovery:
         """Return what differs between the text of a page and that of a second request."""
         second = await self._read(url, BUILT_IN.classes["PAGE"], way)
         texts = [str(each.items[0].fields.get("text") or "") for each in (first, second) if each.items]
-        return patterns_of_noise(*texts) if len(texts) > 1 else ()
+        return await asyncio.to_thread(patterns_of_noise, *texts) if len(texts) > 1 else ()
 
     async def _what_tells(self, url: str, way: Way) -> tuple[ProbeOutcome, str]:
         """Return the outcome of an address, or of a feed that its page links to, and the class that reads it."""

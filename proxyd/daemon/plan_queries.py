@@ -226,10 +226,13 @@ class PlanQueries:
         compiled = self._known.compiled
         programs = [each for each in compiled.programs_of(source_id) if not each.is_of_source][:_MOST_FATES]
         declared_s = compiled.declaration_s(source_id)
-        fates = [item_fate(each, event, source_id, declared_s=declared_s) for each in programs]
+        # The conditions of 100 rules may take a second, and the difference of a long page a third of one
+        fates = await asyncio.to_thread(
+            lambda: [item_fate(each, event, source_id, declared_s=declared_s) for each in programs]
+        )
         told = await self._store.history.notifications_of([each.notification_id for each in fates])
         answers = [await self._told_of(fate, told.get(fate.notification_id), source_id, event) for fate in fates]
-        return shown_event(event), answers
+        return await asyncio.to_thread(shown_event, event), answers
 
     async def page_text(self, source_id: str, position: int) -> str | None:
         """Return the text of a page after an event, or ``None`` if the source is no text or nothing was there then."""
