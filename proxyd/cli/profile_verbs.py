@@ -52,7 +52,7 @@ def _move_row(move: MoveShown) -> list[str]:
 
 _SOURCE = argument("source", "name of the source")
 _MUTED = (
-    argument("name", "name of the rule or profile", nargs="?", default="everything"),
+    argument("name", "name of the rule or profile", nargs="?"),
     one_of(
         flag("--rule", "it is a rule; needed only if a profile has the same name"),
         flag("--profile", "it is a profile; needed only if a rule has the same name"),
@@ -132,8 +132,8 @@ def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> 
 )
 def mute(options: argparse.Namespace) -> int:
     """Keep back the notifications of a rule, of every rule of a profile, or of all."""
-    o = options
-    return _print(o, ask(o, lambda client: client.mute(o.name, subject=_subject(o), until=o.until, for_s=o.for_s)))
+    o, subject, name = options, _subject(options), options.name or "everything"
+    return _print(o, ask(o, lambda client: client.mute(name, subject=subject, until=o.until, for_s=o.for_s)))
 
 
 @verb(
@@ -144,11 +144,13 @@ def mute(options: argparse.Namespace) -> int:
 )
 def unmute(options: argparse.Namespace) -> int:
     """Send what was kept back as digests, or drop it."""
-    o = options
-    return _print(o, ask(o, lambda client: client.unmute(o.name, subject=_subject(o), drop=o.drop)))
+    o, subject, name = options, _subject(options), options.name or "everything"
+    return _print(o, ask(o, lambda client: client.unmute(name, subject=subject, drop=o.drop)))
 
 
 def _subject(options: argparse.Namespace) -> Literal["rule", "profile", "all"] | None:
+    if options.all == (options.name is not None):
+        raise ConfigError(["name a rule or a profile, or take --all for everything"])
     if options.all:
         return "all"
     if options.rule:

@@ -184,3 +184,9 @@ def test_without_a_verb_the_help_is_shown(capsys: pytest.CaptureFixture[str]) ->
     assert ended.value.code == 2
     shown = capsys.readouterr()
     assert (shown.out, "proxyd watches feeds and web pages" in shown.err, "add" in shown.err) == ("", True, True)
+
+
+@pytest.mark.parametrize("arguments", ["mute", "mute news --all", "unmute", "unmute news --all"])
+def test_a_name_and_everything_are_not_confused(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments.split()) == 1
+    assert "name a rule or a profile, or take --all for everything" in capsys.readouterr().err
