@@ -68,8 +68,9 @@ class Housekeeping:
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more chores; cancel a copy, and wait a while for any other chore."""
-        self._scheduler.pause()
         self._ending.set()
+        if self._scheduler.running:  # a signal may come before it is
+            self._scheduler.pause()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._turn.acquire()

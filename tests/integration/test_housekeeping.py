@@ -66,6 +66,19 @@ async def test_housekeeping_starts_and_ends_with_its_context(store: SqlStore) ->
         await store.writer.ping()
 
 
+async def test_it_may_end_before_it_has_started(store: SqlStore) -> None:
+    ran = []
+
+    async def chore() -> None:
+        ran.append(1)
+
+    keeping = Housekeeping(store, FakeClock(), Metrics(), settings())
+    await keeping.drain(1e9)
+    async with asyncio.timeout(30.0), keeping.running():
+        await keeping._in_turn(chore)()
+    assert not ran
+
+
 async def test_a_chore_that_hangs_does_not_hold_up_the_end_and_is_no_error(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
