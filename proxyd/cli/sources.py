@@ -219,7 +219,7 @@ def search(options: argparse.Namespace) -> int:
 
 
 def _found_row(item: ItemFound) -> list[str]:
-    title = item["title"] or item["id"]
+    title = (item["title"] or item["id"]) + (f": {item['text']}" if item["update"] else "")
     return [item["seen"], item["source"], f"{title} (gone)" if item["gone"] else title, item["link"] or "-"]
 
 

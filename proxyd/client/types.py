@@ -201,6 +201,7 @@ class ItemFound(TypedDict):
 
     position: int
     source: str
+    event: int
     id: str
     title: str
     text: str
@@ -208,6 +209,7 @@ class ItemFound(TypedDict):
     came: str | None
     seen: str
     gone: bool
+    update: bool
     read: bool
     starred: bool
 
@@ -217,6 +219,7 @@ class ItemShown(TypedDict):
 
     position: int
     source: str
+    event: int
     id: str
     title: str
     text: str
@@ -224,6 +227,7 @@ class ItemShown(TypedDict):
     came: str | None
     seen: str
     gone: bool
+    update: bool
     read: bool
     starred: bool
     author: str | None

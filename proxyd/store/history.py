@@ -114,7 +114,7 @@ class SqlHistory:
         """
         i, u, first = t.items.c, t.changes.c, int(now_s // rows.DAY_S) - days + 1
         since_s = first * rows.DAY_S
-        came = select(i.source_id, i.event_s).where(i.source_id.in_(source_ids), i.present_s >= since_s)
+        came = select(i.source_id, i.event_s).where(i.source_id.in_(source_ids), i.present_s >= since_s, t.came)
         changed = select(u.source_id, u.event_s).where(u.source_id.in_(source_ids), u.kind == EventKind.UPDATE.value)
         c = union_all(came, changed).subquery().c
         day, in_time = day_of(c.event_s), c.event_s.between(since_s, now_s)
@@ -131,6 +131,7 @@ class SqlHistory:
         found: list[StoredEvent] = []
         for each, read in ((t.items, rows.event_of_item), (t.changes, rows.event_of_change)):
             older = [each.c.seq < before] if before is not None else []
+            older += [t.came] if each is t.items else []
             query = select(each).where(each.c.source_id == source_id, *older).order_by(each.c.seq.desc())
             found += await asyncio.to_thread(list, map(read, await self._read(query.limit(limit))))
         return sorted(found, key=lambda each: each.seq, reverse=True)[:limit]
@@ -337,7 +338,8 @@ def _findings_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
 def _findings(table: Table, kind: Any, source_id: str, seen_s: float) -> Select[*tuple[Any, ...]]:
     c = table.c
     query = select(c.seq, kind.label("kind"), c.item_id, c.event_s, c.seen_s)
-    return query.where(c.source_id == source_id, c.seen_s.between(seen_s - _SAME_S, seen_s + _SAME_S))
+    found = query.where(c.source_id == source_id, c.seen_s.between(seen_s - _SAME_S, seen_s + _SAME_S))
+    return found.where(t.came) if table is t.items else found
 
 
 def _data(notification: StoredNotification) -> dict[str, Any]:

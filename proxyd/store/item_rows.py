@@ -372,7 +372,7 @@ def _read_items(connection: Connection, positions: Sequence[int], person: str) -
     """Return the items at some positions, newest first."""
     if not positions:
         return []
-    query = _marked_items(person).add_columns(_i.item_id, _i.fields, _i.exact, _i.gone_s)
+    query = _marked_items(person).add_columns(_i.item_id, _i.fields, _i.exact, _i.gone_s, _i.is_update)
     newest = query.where(_i.position.in_(positions)).order_by(_i.position.desc())
     return [_found(row) for row in connection.execute(newest)]
 
@@ -442,6 +442,7 @@ def _found(row: Row[Any]) -> FoundItem:
     return FoundItem(
         position=row.position,
         source_id=row.source_id,
+        event=row.seq,
         item_id=row.item_id,
         title=texts_of(fields)[0],
         text=summary_of(fields),
@@ -449,7 +450,8 @@ def _found(row: Row[Any]) -> FoundItem:
         event_s=row.event_s,
         seen_s=row.seen_s,
         is_exact=row.exact,
-        is_gone=row.gone_s is not None,
+        is_gone=row.gone_s is not None and not row.is_update,
+        is_update=row.is_update,
         is_read=bool(row.is_read),
         is_starred=bool(row.is_starred),
     )

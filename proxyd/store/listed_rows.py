@@ -52,6 +52,7 @@ class FoundItem:
 
     position: int  # its number among all items: one that was seen later has a greater one
     source_id: str
+    event: int  # its number among the events of its source
     item_id: str
     # Its title, and its other texts without markup
     title: str
@@ -63,6 +64,7 @@ class FoundItem:
     # Whether the item gives its own time, and whether its source has removed it
     is_exact: bool
     is_gone: bool
+    is_update: bool = False  # whether it tells of a change of an item of a page
     # Whether the person who asks has read and starred it
     is_read: bool = False
     is_starred: bool = False

@@ -104,7 +104,14 @@ def record_observations(connection: Connection, observations: Sequence[Observati
     ]
     execute_many(connection, _MARK_GONE, gone)
     inserted = [rows.item_row(*each) for each in events if each[1].kind is EventKind.INSERT]
-    execute_many(connection, _INSERT_ITEM, inserted)
+    news = [
+        row
+        for o in observations
+        for event in o.found.events
+        if event.kind is EventKind.UPDATE and event.kind in o.found.kept_kinds
+        if (row := rows.news_row(o.state.source_id, event)) is not None
+    ]
+    execute_many(connection, _INSERT_ITEM, inserted + news)
     changed = [
         rows.change_row(o.state.source_id, event)
         for o in observations

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -23,7 +23,7 @@ from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.answers.shown_events import texts_of
+from proxyd.core.rules.answers.shown_events import texts_of, told_update
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.state import UNKNOWN_HEALTH, SourceHealth, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
@@ -167,7 +167,21 @@ def item_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
         "present_s": stored.seen_s,
         "exact": stored.exact,
         "seed": stored.seed,
+        "gone_s": None,
+        "is_update": False,
     }
+
+
+def news_row(source_id: str, stored: StoredEvent) -> dict[str, Any] | None:
+    """Return the row of ``items`` that tells readers of an update, or ``None`` for one of a feed's item.
+
+    It counts as gone at once, so it is none of the items that the source shows.
+    """
+    told = told_update(stored)
+    if told is None:
+        return None
+    row = item_row(source_id, replace(stored, item=replace(stored.item, fields=told, last_known={}), exact=False))
+    return row | {"gone_s": stored.seen_s, "is_update": True}
 
 
 def edit_row(observation: Observation, item: Item) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _check_schema(connection: Connection, database: Path) -> None:
 
 def _seen(connection: Connection) -> list[PastSource]:
     events: defaultdict[str, list[Row[Any]]] = defaultdict(list)
-    for query in (_events(t.items, t.items.c.seed), _events(t.changes, false())):
+    for query in (_events(t.items, t.items.c.seed).where(t.came), _events(t.changes, false())):
         for row in connection.execute(query):
             events[row.source_id].append(row)
     return [_source(row, events[row.source_id]) for row in connection.execute(_SOURCES)]

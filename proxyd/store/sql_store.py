@@ -179,7 +179,7 @@ class SqlStore(SqlOutbox):
     async def _history(self, needed: HistoryQuery) -> list[dict[str, Any]]:
         """Return the fields of the newest insertions that a query's table reads, oldest first."""
         c = t.items.c
-        query = select(c.fields).where(is_one_of(c.source_id, needed.source_ids), c.event_s >= needed.since_s)
+        query = select(c.fields).where(is_one_of(c.source_id, needed.source_ids), c.event_s >= needed.since_s, t.came)
         newest = query.order_by(c.event_s.desc(), c.seq.desc()).limit(_MOST_HISTORY)
         return (await self.read_each(newest, lambda row: rows.item_fields(row.fields)))[::-1]
 
@@ -250,6 +250,6 @@ class SqlStore(SqlOutbox):
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:
     """Return a query of a source's events of a kind, and the function that makes an event from a row."""
     if kind is EventKind.INSERT:
-        return select(t.items).where(t.items.c.source_id == source_id), rows.event_of_item
+        return select(t.items).where(t.items.c.source_id == source_id, t.came), rows.event_of_item
     table, event = (t.source_events, rows.source_event) if kind.is_of_source else (t.changes, rows.event_of_change)
     return select(table).where(table.c.source_id == source_id, table.c.kind == kind.value), event

@@ -58,6 +58,36 @@ async def test_new_items_are_unread_and_of_those_at_first_contact_only_the_newes
     assert (dict(counts.by_source), counts.is_more) == ({"a": SHOWN_SEEDS + 1}, False)
 
 
+async def test_a_change_of_a_page_is_an_item_to_read_and_none_of_the_source(store: SqlStore) -> None:
+    kettle = Item("kettle", {"name": "Kettle", "price": 30, "link": "https://a.example/1"}, None, "h1")
+    cheap = replace(kettle, fields=dict(kettle.fields) | {"price": 25}, content_hash="h2")
+    await record(store, "a", StoredEvent(1, kettle, 2.0, 2.0, False, seed=True))
+    change = StoredEvent(2, cheap, 6.0, 8.0, False, seed=False, kind=EventKind.UPDATE, old=kettle)
+    outcome = ProbeOutcome("a", OutcomeKind.CHANGED, 7.0, 8.0, 200)
+    state = SourceState("a", "https://a.example/", next_seq=3)
+    await store.record(observed(state, outcome, events=[change], edited=[cheap], present=["kettle"]))
+    await record(store, "f", item("f", 1), at_s=9.0)
+    new = replace(item("f", 1).item, content_hash="h2")
+    of_feed = replace(item("f", 2), item=new, kind=EventKind.UPDATE, old=item("f", 1).item)
+    await record(store, "f", of_feed, at_s=9.0)  # a feed's item is read as it is now
+    page = await store.reading.find(Shelf(), before=None, limit=9)
+    told = [(each.title, each.text, each.event, each.is_update, each.is_gone) for each in page.items]
+    assert told == [
+        ("f1", "", 1, False, False),
+        ("Kettle", "30 → 25", 2, True, False),
+        ("Kettle", "25", 1, False, False),
+    ]
+    found = await store.items.search("kettle", source_id="a", before=None, limit=9)
+    assert [each.event for each in found] == [2, 1]
+    assert [each.seq for each in await store.history.events("a", before=None, limit=9)] == [2, 1]
+    assert [each.item_id for each in await store.present_items("a")] == ["kettle"]
+    assert len(await store.load_events_after("a", 0, kind=EventKind.INSERT, limit=9)) == 1
+    assert (await store.history.recent_items(["a"], 9.0, days=1))["a"].days == (2,)
+    await store.reading.mark([page.items[1].position], now_s=9.0, read=True, starred=True)
+    assert await titles(store, Shelf(View.STARRED)) == ["Kettle"]
+    assert await titles(store, Shelf()) == ["f1", "Kettle"]
+
+
 async def test_today_shows_what_came_since_a_time_read_or_not(store: SqlStore) -> None:
     for seq, at_s in enumerate([1000.0, 90_000.0, 90_010.0], start=1):
         await record(store, "a", item("a", seq, at_s=at_s), at_s=at_s)

@@ -53,6 +53,17 @@ async def past_of_page(api: Running) -> None:
         await shows(api, "town.example", {"text": text})
 
 
+async def test_each_change_of_a_page_is_read_among_the_items(browser: Browser) -> None:
+    await past_of_page(browser.api)
+    await browser.sign_in("read")
+    _, page = await browser.get("/read")
+    assert "(3) Unread" in page
+    assert page.count('<span class="state">changed</span>') == 2
+    newest = re.findall(r'class="open" href="([^"]*)"', page)[0]
+    _, page = await browser.get(newest)
+    assert "<ins><bdi>New: cake and pie</bdi></ins>" in page
+
+
 async def test_the_states_of_a_page_are_listed_and_any_two_compared(browser: Browser) -> None:
     await past_of_page(browser.api)
     await browser.sign_in("read")

@@ -29,6 +29,7 @@ class ItemFound(RowShown):
 
     position: int = Field(description="its number among all items: one that was seen later has a greater one")
     source: str
+    event: int = Field(description="its number among the events of its source")
     id: str
     title: str
     text: str = Field(description="the beginning of its other texts, without markup")
@@ -36,6 +37,7 @@ class ItemFound(RowShown):
     came: Time | None = Field(description="its own time; null if it gives none")
     seen: Time
     gone: bool = Field(description="whether its source has removed it")
+    update: bool = Field(description="whether it tells of a change of a watched page or of one of its rows")
     read: bool
     starred: bool
 

@@ -228,9 +228,12 @@ items = Table(  # the newest have the greatest positions; their words are indexe
     Column("exact", Boolean, nullable=False),
     Column("seed", Boolean, nullable=False),
     Column("gone_s", Float),
+    Column("is_update", Boolean, nullable=False, server_default=false()),  # what ``changes`` hold, for readers
     UniqueConstraint("source_id", "seq", name="uq_items_event"),
     Index("ix_items_present", "source_id", "present_s"),
 )
+came = items.c.is_update.is_(False)
+"""Whether a row of ``items`` is an item that came, not a change of one."""
 _is_there = items.c.gone_s.is_(None)
 Index(  # an item that disappeared and comes back is another row
     "uq_items_there",

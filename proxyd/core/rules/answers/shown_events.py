@@ -12,7 +12,7 @@ from typing import Any
 from proxyd.core.model.item import EventKind, Value
 from proxyd.core.model.text_blocks import BLOCK_GAP, diff_blocks, words_changed
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.programs.message_program import link_of, title_of, value_change
+from proxyd.core.rules.programs.message_program import change_in_words, link_of, title_of, value_change
 
 _MOST_READ = 20_000
 """The most characters of a field that are read."""
@@ -86,7 +86,8 @@ def summary_of(fields: Mapping[str, Value]) -> str:
     texts = texts_of(fields)[1:]
     if _is_of_feed(fields) or fields.get("price") is None:
         return " ".join(texts)
-    return " ".join([price_text(fields), *(text for text in texts if text != fields.get("currency"))])
+    told = (fields["price"], fields.get("currency"))
+    return " ".join([price_text(fields), *(text for text in texts if text not in told)])
 
 
 def price_text(fields: Mapping[str, Value]) -> str:
@@ -156,6 +157,28 @@ def shown_event(event: StoredEvent) -> ShownEvent:
         seen_s=event.seen_s,
         is_exact=event.exact,
     )
+
+
+def told_update(event: StoredEvent) -> dict[str, Value] | None:
+    """Return an update of a page's item as people read it: its fields, with what changed in place of a value.
+
+    ``None`` for items of feeds, which are read as they are now, and if nothing changed that is shown.
+
+    >>> from proxyd.core.model.item import Item
+    >>> old, new = (Item("kettle", {"name": "Kettle", "price": price}, None, "") for price in (30, 25))
+    >>> told_update(StoredEvent(2, new, 60.0, 90.0, False, seed=False, kind=EventKind.UPDATE, old=old))
+    {'name': 'Kettle', 'price': '30 → 25'}
+    """
+    if event.old is None or _is_of_feed(event.item.fields):
+        return None
+    shown = shown_event(event)
+    link: dict[str, Value] = {} if shown.link is None else {"link": shown.link}
+    return {**shown.values, **link, **dict(map(_told, shown.changes.items()))} if shown.changes else None
+
+
+def _told(change: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
+    name, how = change
+    return name, how["difference"] if "difference" in how else change_in_words(how)
 
 
 def _words_between(old: Value, new: Value) -> int:

@@ -138,6 +138,15 @@ def value_change(old: Value, new: Value, *, most: int, meter: Meter = UNMETERED)
     return {"difference": _cut("\n".join(map(str, blocks)))}
 
 
+def change_in_words(change: Mapping[str, Any]) -> str:
+    """Return what a value was and what it is now.
+
+    >>> change_in_words({"from": 30, "to": 25})
+    '30 → 25'
+    """
+    return f"{_text(change['from'])} → {_text(change['to'])}"
+
+
 def _is_short(text: str) -> bool:
     return len(text) <= _MOST_INLINE and "\n" not in text
 
@@ -147,7 +156,7 @@ def _usual_words(
 ) -> tuple[str, str]:
     """Return the title and the text of a row in the default wording; an updated one without a title has its key."""
     head = title_of(row) if not changes else _first_named(row, _TITLES, changes)
-    values = [f"{_short(name)}: {_text(c['from'])} → {_text(c['to'])}" for name, c in changes.items() if "to" in c]
+    values = [f"{_short(name)}: {change_in_words(change)}" for name, change in changes.items() if "to" in change]
     differences = [change["difference"] for change in changes.values() if "difference" in change]
     link = link_of(row)
     if changes:
