@@ -53,7 +53,7 @@ async def past_of_page(api: Running) -> None:
         await shows(api, "town.example", {"text": text})
 
 
-async def test_each_change_of_a_page_is_read_among_the_items(browser: Browser) -> None:
+async def test_each_change_of_a_page_is_read_among_the_items_and_says_who_was_told(browser: Browser) -> None:
     await past_of_page(browser.api)
     await browser.sign_in("read")
     _, page = await browser.get("/read")
@@ -62,6 +62,9 @@ async def test_each_change_of_a_page_is_read_among_the_items(browser: Browser) -
     newest = re.findall(r'class="open" href="([^"]*)"', page)[0]
     _, page = await browser.get(newest)
     assert "<ins><bdi>New: cake and pie</bdi></ins>" in page
+    _, page = await browser.get(re.findall(r'href="([^"]*)">Who was told\?', page)[0])
+    assert re.findall(r'data-label="Rule"><a href="([^"]*)"', page) == ["/rules/town.example"]
+    assert "shown here only" in page
 
 
 async def test_the_states_of_a_page_are_listed_and_any_two_compared(browser: Browser) -> None:
