@@ -256,7 +256,7 @@ def _column_texts(item: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterat
             yield f"{_BETWEEN}{name.rpartition('.')[2]}: {_shown(change['from'])} → {_shown(change['to'])}"
         elif "difference" not in change and not _is_before(name, changes):
             text = _in_line(readable(value) if name in _MARKED_UP else _shown(value))
-            words = text if short.lower() in _WORDED else f"{one_line(short)}: {text}"
+            words = text if short.lower() in _WORDED else f"{one_line(short.replace(OF_ITEMS, ''))}: {text}"
             yield f" {text}" if is_web(text) and short.lower() in _WORDED else _BETWEEN + words
 
 
@@ -277,7 +277,9 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
         others = [
             (one_line(name), text)
             for name, text in shown.items()
-            if not (name.lower() in _WORDED and text in line) and text != link and name not in changed
+            if not (name.rpartition(".")[2].lower() in _WORDED and text in line)
+            and text != link
+            and name not in changed
         ]
         is_whole_feed_item = "message" in data and not data["message"].get("is_named") and _TITLE in item
         yield line, link, _summary(read) if is_whole_feed_item else others

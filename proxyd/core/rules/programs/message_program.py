@@ -37,15 +37,21 @@ class MessagePlan:
     changed: tuple[tuple[str, int], ...] = ()
     # the positions in ``expressions`` of what tells an updated row from the others of its page
     key: tuple[int, ...] = ()
+    # the positions in ``expressions`` of the titles of a row, if the rule tells of one event after another
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
-    """The texts of a notification: ``title`` is of its first row; there are no more than ``MOST_TOLD`` ``rows``."""
+    """The texts of a notification: ``title`` is of its first row; there are no more than ``MOST_TOLD`` ``rows``.
+
+    With ``names_all`` the title names what is in all rows.
+    """
 
     title: str
     rows: tuple[str, ...]
     changes: tuple[Mapping[str, Any], ...]
+    names_all: bool = False
 
 
 def message_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> MessagePlan:
@@ -61,7 +67,29 @@ def message_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> Messag
         parts = tuple(position(part) if isinstance(part, Expression) else part for part in rule.message.parts)
     changed = tuple((name, position(Column(path, "OLD"))) for name, path in _columns_of_update(rule, classes))
     key = tuple(position(Column(path)) for path in classes[0].key) if changed and classes[0].each else ()
-    return MessagePlan(parts, tuple(expressions), changed, key)
+    steps = tuple(map(position, _titles_of_steps(rule, classes)))
+    return MessagePlan(parts, tuple(expressions), changed, key, steps)
+
+
+def _titles_of_steps(rule: NotificationRule, classes: Sequence[PageClass]) -> Iterator[Column]:
+    """Yield the titles that a row of a rule with THEN names by default: what came first, and what followed."""
+    then, query = rule.trigger.then, rule.query
+    events = {rule.trigger.page_class} | ({then.page_class} if then is not None else set())
+    is_plain = not (query.group_by or query.distinct or any(has_aggregate(each.expression) for each in query.columns))
+    if then is None or then.is_absent or rule.message is not None or not is_plain:
+        return
+    if len(query.sources) != len(events) or {each.page_class for each in query.sources} != events:
+        return
+    titles = list(map(_title_field, classes))
+    if all(titles):
+        tables = zip(query.sources, titles, strict=True)
+        for table, path in sorted(tables, key=lambda each: each[0].page_class != rule.trigger.page_class):
+            yield Column(path, table.alias or table.page_class.name if len(events) > 1 else None)
+
+
+def _title_field(page_class: PageClass) -> str:
+    """Return the path of the field that names an item of a class, or an empty text."""
+    return _first_named({each.path: each.path for each in page_class.fields}, _TITLES)
 
 
 def _columns_of_update(rule: NotificationRule, classes: Sequence[PageClass]) -> Iterator[tuple[str, str]]:
@@ -91,17 +119,21 @@ def word_rows(
     changes = tuple(_changes(plan, row, n, meter) for n, row in enumerate(rows)) if plan.changed else ()
     columns = len(rows[0].columns) if rows else 0
     meter.spend((_STEPS_PER_TEXT + _STEPS_PER_COLUMN * columns) * min(len(rows), MOST_TOLD))
-    usual = [
-        _usual_words(row.columns, changes[n] if changes else {}, source, [_text(row.hidden[at]) for at in plan.key])
-        for n, row in enumerate(rows[:MOST_TOLD])
-    ]
+    usual = [_usual_words(plan, row, changes[n] if changes else {}, source) for n, row in enumerate(rows[:MOST_TOLD])]
     texts = [text or rule for _, text in usual]
     title = usual[0][0] if usual else ""
+    if names_all := len(plan.steps) == 1 and len(rows) > 1:  # what followed is a row of its own
+        title = _then([row.hidden[plan.steps[0]] for row in rows[:MOST_TOLD]])
     if plan.parts is not None:
         own = [_fill_template(plan.parts, row, rule, source).strip() for row in rows[:MOST_TOLD]]
         texts = [words or text for words, text in zip(own, texts, strict=True)]
         title = texts[0] if texts else ""
-    return _Wording((title or rule)[:_MOST_TITLE], tuple(texts), changes)
+    return _Wording((title or rule)[:_MOST_TITLE], tuple(texts), changes, names_all)
+
+
+def _then(titles: Sequence[Value]) -> str:
+    """Return the titles of events in the order in which they followed each other."""
+    return ", then ".join(" ".join(text.split()) for text in map(_text, titles) if text)
 
 
 def _fill_template(parts: Sequence[str | MessageName | int], row: ResultRow, rule: str, source: str) -> str:
@@ -151,20 +183,25 @@ def _is_short(text: str) -> bool:
     return len(text) <= _MOST_INLINE and "\n" not in text
 
 
-def _usual_words(
-    row: Mapping[str, Value], changes: Mapping[str, Any], source: str, key: Sequence[str]
-) -> tuple[str, str]:
+def _usual_words(plan: MessagePlan, found: ResultRow, changes: Mapping[str, Any], source: str) -> tuple[str, str]:
     """Return the title and the text of a row in the default wording; an updated one without a title has its key."""
+    row = found.columns
+    if len(plan.steps) > 1 and (told := _then([found.hidden[at] for at in plan.steps])):
+        return _linked(told, row)
     head = title_of(row) if not changes else _first_named(row, _TITLES, changes)
     values = [f"{_short(name)}: {change_in_words(change)}" for name, change in changes.items() if "to" in change]
     differences = [change["difference"] for change in changes.values() if "difference" in change]
-    link = link_of(row)
     if changes:
-        head = head or (" ".join(key) if not link else "")
+        head = head or (" ".join(_text(found.hidden[at]) for at in plan.key) if not link_of(row) else "")
         head = ": ".join(filter(None, [head, ", ".join(values)])) or f"{source} changed"
-    head = " ".join(head.split())
+    return _linked(" ".join(head.split()), row, differences)
+
+
+def _linked(head: str, row: Mapping[str, Value], lines: Sequence[str] = ()) -> tuple[str, str]:
+    """Return the title of a row, and its text: the title with the row's link, and further lines."""
+    link = link_of(row)
     first = f"{head} {link}" if link and link != head else head
-    return head, _cut("\n".join([first, *differences]))
+    return head, _cut("\n".join([first, *lines]))
 
 
 def notifications_of(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -176,7 +213,7 @@ def notifications_of(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def heading(data: Mapping[str, Any], rule: str = "", *, most: int = _MOST_TITLE) -> str:
     """Return a line about a notification or a digest: its first row, and how many more; control characters stay."""
     told = notifications_of(data)
-    count = sum(len(each.get("items", ())) for each in told)
+    count = sum(1 if each.get("message", {}).get("names_all") else len(each.get("items", ())) for each in told)
     more = f" and {count - 1} more" if count > 1 else ""
     first = next((each for each in told if each.get("items")), None)
     words = ""

@@ -166,6 +166,7 @@ def _wording_of_rows(program: RuleProgram, rows: Sequence[ResultRow], source_id:
     found, rows = len(rows), _fitting(rows, meter)
     said = word_rows(program.message, rows, meter, rule=program.rule.name, source=source_id)
     message = {"title": said.title, "rows": list(said.rows), "is_set": program.rule.message is not None}
+    message |= {"names_all": True} if said.names_all else {}
     message |= {"is_named": True} if program.rule.query.columns and program.rule.message is None else {}
     changes = {"changes": list(said.changes)} if said.changes else {}
     left_out = {"left_out": {"items": found - len(rows)}} if found > len(rows) else {}

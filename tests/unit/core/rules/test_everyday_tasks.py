@@ -54,6 +54,42 @@ async def test_a_chat_message_in_own_words() -> None:
     assert chat_text(body) == ("", "Status page: Outage. See https://example.org/1")
 
 
+async def test_an_event_after_another_names_both() -> None:
+    profile = task("Hear of one event after another")
+    (body,) = await told_of_both(profile)
+    assert subject("", body) == "Deploy 4711, then db1 is slow"
+    assert chat_text(body)[1] == "DEPLOY.title: Deploy 4711 · ALERT.title: db1 is slow"
+    own = "SET MESSAGE '{ALERT.title} after {DEPLOY.title}' SET TRIGGER"
+    (body,) = await told_of_both(profile.replace("SET TRIGGER", own))
+    assert subject("", body) == "db1 is slow after Deploy 4711"
+
+
+async def told_of_both(profile: str) -> list[bytes]:
+    checked = check([SourceText("t", profile)], SETTINGS)
+    assert checked.declaration is not None, [str(error) for error in checked.errors]
+    drive = Drive(decider(checked.declaration, now_s=T0))
+    for name in ("deploys", "alerts"):
+        await drive.see(changed(name, [entry("old")], T0))
+    await drive.see(changed("deploys", [entry("Deploy 4711"), entry("old")], T0 + 60))
+    seen = await drive.see(changed("alerts", [entry("db1 is slow"), entry("old")], T0 + 120))
+    return [each.body for each in seen.rules.notifications]
+
+
+async def test_an_event_after_another_of_one_class_names_both() -> None:
+    profile = """CREATE PROFILE P; CREATE SOURCE s OF FEED AT 'https://a.example/';
+    INSERT NOTIFICATION r INTO P SET QUERY "SELECT title, link FROM FEED"
+    SET TRIGGER "ON INSERT TO FEED WHERE title LIKE 'D%' THEN INSERT TO FEED WHERE title LIKE 'A%' WITHIN 1 HOUR";"""
+    checked = check([SourceText("t", profile)], SETTINGS)
+    assert checked.declaration is not None
+    drive = Drive(decider(checked.declaration, now_s=T0))
+    await drive.see(changed("s", [entry("old")], T0))
+    await drive.see(changed("s", [entry("Deploy"), entry("old")], T0 + 60))
+    seen = await drive.see(changed("s", [entry("Alert"), entry("Deploy"), entry("old")], T0 + 120))
+    (body,) = [each.body for each in seen.rules.notifications]
+    assert subject("", body) == "Deploy, then Alert"
+    assert chat_text(body)[1].split("\n") == ["Deploy https://example.org/1", "Alert https://example.org/1"]
+
+
 async def test_the_difference_of_a_page() -> None:
     kept = "\n\n".join(f"Paragraph {number} of the terms, as long as such paragraphs are." for number in range(9))
     before, after = (Item("page", {"text": f"{kept}\n\n{last}"}, None, last) for last in ("30 days.", "14 days."))
