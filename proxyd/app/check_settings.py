@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 
-from proxyd.config.settings import Settings
+from proxyd.config.settings import CHATS, Settings
 from proxyd.core.errors import ProfileError
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.profile import Declaration
@@ -19,7 +19,7 @@ def check_settings(settings: Settings) -> CheckSettings:
         can_subscribe=bool(settings.public_url),
         can_mail=bool(settings.smtp and settings.mail_from),
         channel_schemes=frozenset(settings.channel_schemes),
-        has_channels=find_spec("apprise") is not None,
+        chats=None if find_spec("apprise") is not None else frozenset(CHATS),
         browser_missing=browser_missing(settings),
         channel_problem=partial(_channel_problem, settings),
     )
@@ -43,6 +43,6 @@ def browser_missing(settings: Settings) -> str | None:
 def _channel_problem(settings: Settings, url: str) -> str | None:
     """Return why a channel's address is refused, or ``None``; slow to import, and most profiles have no channel."""
     from proxyd.net.guard import Guard
-    from proxyd.notify.channels.apprise_channel import ChannelAddresses
+    from proxyd.notify.channels.channel_routing import channel_problem
 
-    return ChannelAddresses(settings.channel_schemes, Guard(settings.networks, settings.allow_ports)).problem(url)
+    return channel_problem(url, settings.channel_schemes, Guard(settings.networks, settings.allow_ports))

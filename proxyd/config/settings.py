@@ -410,6 +410,13 @@ _TargetSetting = Annotated[Target, BeforeValidator(_parse_target), PlainSerializ
 _BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]
 
 
+CHATS = (
+    *("discord", "form", "forms", "gotify", "gotifys", "json", "jsons", "matrix", "matrixs", "mmost", "mmosts"),
+    *("ntfy", "ntfys", "pover", "slack", "tgram", "workflow", "workflows"),
+)
+"""The schemes of channels that are sent to without apprise."""
+
+
 class Settings(BaseModel):
     """All settings of the daemon; durations are held in seconds."""
 
@@ -602,9 +609,9 @@ class Settings(BaseModel):
         "", description="sender address of mail, for example `proxyd@example.org`"
     )
     channel_schemes: Annotated[list[str], BeforeValidator(read_list)] = Field(
-        default_factory=lambda: ["discord", "pover", "slack", "tgram"],
-        description="schemes that `CHANNEL` may use. A server of one's own (`ntfy`, `gotify`, `json`) in a private "
-        "network must be in `allow_networks`",
+        default_factory=lambda: list(CHATS),
+        description="schemes that `CHANNEL` may use; others than these need `proxyd[apprise]`. A server of one's own "
+        "in a private network must be in `allow_networks`",
     )
     retention: _PositiveSeconds = Field(
         90 * 86400.0, description="how long items, intervals and notifications are kept"

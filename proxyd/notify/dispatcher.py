@@ -218,7 +218,7 @@ class Dispatcher:
 
     async def _picture_of(self, delivery: DueDelivery) -> Picture | None:
         """Return what is attached to a mail."""
-        if delivery.picture is None or delivery.kind != "mail":
+        if delivery.picture is None or delivery.kind not in {"mail", "channel"}:
             return None
         return await self._outbox.picture(delivery.picture)
 

@@ -13,7 +13,7 @@ from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.store.databases.tables import metadata
 from tests.pages import PAGES, ROOT, Block, anchors, blocks, commands, links
 
-EVERYTHING = CheckSettings(can_mail=True, can_subscribe=True, channel_schemes=frozenset({"tgram"}), has_channels=True)
+EVERYTHING = CheckSettings(can_mail=True, can_subscribe=True, channel_schemes=frozenset({"tgram"}))
 TUTORIAL = ROOT / "docs" / "tutorial.md"  # is run whole by tests/acceptance/test_tutorial.py
 OFFLINE = {"check", "fmt", "import", "export", "solve", "simulate", "config", "version", "completion"}
 SAMPLES = {  # files that pages describe in words

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
-from math import isfinite
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -21,9 +20,8 @@ from proxyd.base.ports import Message
 from proxyd.core.errors import BlockedAddressError, DeliveryError
 from proxyd.core.language import channel_scheme
 from proxyd.net.guard import Guard, GuardedConnections, guard_calls
-from proxyd.net.http_values import retry_after_s
-from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.chat_texts import ChatForm
+from proxyd.notify.channels.chats import asked_wait_s, read_answer
 from proxyd.notify.channels.message_forms import chat_rows
 
 
@@ -201,15 +199,6 @@ class AppriseChannel:
             raise DeliveryError(said, retry_after_s=refusal.asked_s)
 
 
-def open_apprise(resources: ChannelResources) -> AppriseChannel:
-    """Return the channel of chats and push services; its threads end with the daemon."""
-    settings = resources.settings
-    addresses = ChannelAddresses(settings.channel_schemes, resources.guard)
-    channel = AppriseChannel(addresses, timeout_s=settings.delivery_timeout)
-    resources.at_end(channel.close)
-    return channel
-
-
 _notes: ContextVar[tuple[float, _Refusal] | None] = ContextVar("_notes", default=None)
 
 
@@ -247,14 +236,5 @@ def _watch_answers() -> None:
 
 
 def _retry_after_of(response: Any, now_s: float) -> float | None:
-    """Return the seconds that a service asks to wait, in a header or, as chats do, in JSON."""
-    asked_s = retry_after_s(response.headers, now_s)
-    if asked_s is not None or response.status_code != 429 or len(response.content) > _MOST_READ:
-        return asked_s
-    try:
-        said = response.json()
-        said = said.get("parameters") or said
-        seconds = float(said["retry_after"] if "retry_after" in said else said["retry_after_ms"] / 1000.0)
-    except (ValueError, TypeError, AttributeError, KeyError):
-        return None
-    return seconds if isfinite(seconds) and seconds > 0.0 else None
+    said = read_answer(response.content) if len(response.content) <= _MOST_READ else {}
+    return asked_wait_s(response.status_code, response.headers, said, now_s)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 import structlog
 
 from proxyd.base.ports import Channel, MaySend, Message
-from proxyd.core.errors import LeaseLostError
+from proxyd.core.errors import DeliveryError, LeaseLostError
+from proxyd.core.language import channel_scheme
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookDelivery
+from proxyd.net.guard import Guard
 from proxyd.notify.channels import ChannelResources
-from proxyd.notify.channels.apprise_channel import open_apprise
+from proxyd.notify.channels.apprise_channel import AppriseChannel, ChannelAddresses, has_channels
+from proxyd.notify.channels.chat_services import SERVICES
+from proxyd.notify.channels.chats import ChatChannel, chat_problem, is_understood
 from proxyd.notify.channels.mail import open_mail
 from proxyd.notify.channels.message_forms import subject
 from proxyd.notify.channels.webhook import open_webhooks
@@ -33,11 +37,48 @@ class LogChannel:
         return "it was written to the log"
 
 
+def channel_problem(url: str, schemes: Collection[str], guard: Guard) -> str | None:
+    """Return why the address of a channel is refused, or ``None``."""
+    scheme = channel_scheme(url)
+    if scheme is None:
+        return "a channel takes exactly one address, without spaces"
+    if scheme not in schemes:
+        return f"the setting channel_schemes does not allow {scheme}://"
+    if scheme in SERVICES and (is_understood(url) or not has_channels()):
+        return chat_problem(url, guard)
+    return ChannelAddresses(schemes, guard).problem(url)
+
+
+class ChatsAndApprise:
+    """Sends to the services that proxyd knows itself, and leaves all others to apprise."""
+
+    def __init__(self, schemes: Collection[str], guard: Guard, own: Channel, others: Channel) -> None:
+        self._schemes = schemes
+        self._guard = guard
+        self._own = own
+        self._others = others
+
+    async def deliver(self, message: Message) -> str:
+        """Return once the service took every message; raises ``DeliveryError``."""
+        if (problem := channel_problem(message.endpoint, self._schemes, self._guard)) is not None:
+            raise DeliveryError(f"{problem}; correct the profile or the setting, and replay", retryable=False)
+        return await (self._own if is_understood(message.endpoint) else self._others).deliver(message)
+
+
+def open_chats(resources: ChannelResources) -> ChatsAndApprise:
+    """Return the channel of chats and push services; the threads of apprise end with the daemon."""
+    settings, guard = resources.settings, resources.guard
+    schemes, timeout_s = settings.channel_schemes, settings.delivery_timeout
+    others = AppriseChannel(ChannelAddresses(schemes, guard), timeout_s=timeout_s)
+    resources.at_end(others.close)
+    return ChatsAndApprise(schemes, guard, ChatChannel(resources.session, timeout_s=timeout_s), others)
+
+
 OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
     {
         WebhookDelivery.kind: open_webhooks,
         MailDelivery.kind: open_mail,
-        ChannelDelivery.kind: open_apprise,
+        ChannelDelivery.kind: open_chats,
         LogDelivery.kind: lambda _resources: LogChannel(),
     }
 )

@@ -18,11 +18,12 @@ _DRAWS_EMOJI = _DRAWS_MARKDOWN | {"gchat", "mastodon", "mastodons", "misskey", "
 _DRAWS_EMOJI |= {"toot", "toots"}
 _MENTIONS = _DRAWS_EMOJI | {"bluesky", "dingtalk", "feishu", "humhub", "kook", "lark", "matrix", "matrixs", "nctalk"}
 _MENTIONS |= {"nctalks", "tgram", "twist", "twitter", "workflows", "wxteams"}
-_MOST_BYTES = {"ntfy": 4096, "ntfys": 4096, "matrix": 60_000, "matrixs": 60_000}  # where the service counts bytes
+_MOST_BYTES = {"ntfy": 4096, "ntfys": 4096, "matrix": 9000, "matrixs": 9000, "workflows": 8000}
+# where the service counts bytes; Matrix and Teams count them once escaped
 _AROUND_TITLE = 16  # characters that apprise puts around a title in the body
 _ROW_END = 2  # characters: in HTML it is \r\n
 _UNSEEN = "\u200b"
-_ADDRESS = re.compile(r"(https?://[^\s<>]+)")
+WEB_ADDRESS = re.compile(r"(https?://[^\s<>]+)")
 _MARKUP = re.compile(r"[\\`*_~|\[\]]|^(?:[#>+=-]|\d+(?=[.)]))", re.MULTILINE)
 _EVERYBODY = r"(?:administrators|all|channel|everybody|everyone|here|room|team)\b"
 _MENTION = re.compile(rf"(?<![\w.])@(?=[\w*])|@(?={_EVERYBODY})|<(?=@|#|!|a?:|/|t:|id:|users/)", re.IGNORECASE)
@@ -57,6 +58,20 @@ class ChatForm:
             target,
             min(service.body_maxlen, _MOST_BYTES.get(scheme, service.body_maxlen)),
             0 if is_joined else service.title_maxlen,
+        )
+
+    @classmethod
+    def for_service(cls, scheme: str, most: int, *, most_title: int = 0, draws_markdown: bool = False) -> ChatForm:
+        """Return the form of a service that takes plain texts of ``most`` characters, or bytes if it counts those."""
+        draws_markdown = draws_markdown or scheme in _DRAWS_MARKDOWN
+        return cls(
+            lambda text: _escape(text, scheme, draws_markdown=draws_markdown),
+            _bytes if scheme in _MOST_BYTES else _units,
+            lambda _source, _target, text: text,
+            "text",
+            "text",
+            _MOST_BYTES.get(scheme, most),
+            most_title,
         )
 
     def title(self, text: str) -> str:
@@ -117,7 +132,7 @@ def _escape(text: str, scheme: str, *, draws_markdown: bool) -> str:
     >>> _escape("1:skull:2, at 10:30:45", "slack", draws_markdown=False)
     '1:\u200bskull:2, at 10:30:45'
     """
-    pieces = _ADDRESS.split(text)
+    pieces = WEB_ADDRESS.split(text)
     pieces[::2] = (_escape_words(words, scheme, draws_markdown=draws_markdown) for words in pieces[::2])
     if scheme in _MENTIONS:
         pieces[1::2] = (re.sub(rf"@(?={_EVERYBODY})", "%40", address, flags=re.I) for address in pieces[1::2])

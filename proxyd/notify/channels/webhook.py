@@ -95,7 +95,7 @@ class WebhookChannel:
 
     async def _post(self, target: URL, body: bytes, headers: dict[str, str]) -> str:
         async with (
-            _client_errors(self._timeout_s),
+            client_errors(self._timeout_s),
             asyncio.timeout(self._timeout_s),
             self._session.post(
                 target, data=body, headers=headers, allow_redirects=False, auto_decompress=False
@@ -193,7 +193,7 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
         data = _plain(await read_some(response, _DETAIL_BYTES - 1))
     except (aiohttp.ClientError, zlib.error):
         return ""  # the status is enough
-    text = one_line(_without(response.url, data.decode("utf-8", "replace")), 200)
+    text = one_line(without_address(response.url, data.decode("utf-8", "replace")), 200)
     return f": {text}" if text else ""
 
 
@@ -202,20 +202,21 @@ def _plain(data: bytes) -> bytes:
     return zlib.decompressobj(31).decompress(data, _DETAIL_BYTES) if data.startswith(b"\x1f\x8b") else data
 
 
-def _without(url: URL, text: str) -> str:
+def without_address(url: URL, text: str) -> str:
     """Return a text without the parts of a URL after its host: receivers often repeat them, and they may be secret.
 
-    >>> _without(URL("https://r.example/hook?token=abcdef"), "no such page: /hook?token=abcdef")
+    >>> without_address(URL("https://r.example/hook?token=abcdef"), "no such page: /hook?token=abcdef")
     'no such page: [hidden]'
     """
-    told = {url.raw_path_qs, url.path_qs, url.raw_path, url.path, url.raw_query_string, *url.query.values()}
+    told = {url.raw_path_qs, url.path_qs, url.raw_path, url.path, url.raw_query_string, *url.parts, *url.query.values()}
     for part in sorted(told, key=len, reverse=True):
         text = text.replace(part, "[hidden]") if len(part) > 3 else text
     return text
 
 
 @asynccontextmanager
-async def _client_errors(timeout_s: float) -> AsyncIterator[None]:
+async def client_errors(timeout_s: float) -> AsyncIterator[None]:
+    """Raise what goes wrong with a request as ``DeliveryError``."""
     try:
         yield
     except TimeoutError as error:

@@ -23,7 +23,7 @@ class CheckSettings:
     can_mail: bool = True  # whether there is a mail server; if not, DELIVERY MAIL waits for one
     # The schemes that DELIVERY CHANNEL may use; `None` for every scheme
     channel_schemes: frozenset[str] | None = None
-    has_channels: bool = True  # whether the library that sends to channels is installed
+    chats: frozenset[str] | None = None  # schemes that are sent to by what is installed; ``None``: all
     # Returns why that library, or the network guard, refuses a channel's address, or `None`
     channel_problem: Callable[[str], str | None] | None = None
     # Why no page can be rendered, or `None`; FETCH BROWSER then waits for a browser

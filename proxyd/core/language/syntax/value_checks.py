@@ -266,8 +266,8 @@ class Values:
             refuse(f"nothing is sent to {scheme}:// while the setting channel_schemes does not name it", span)
         elif settings.channel_problem is not None and (problem := settings.channel_problem(url)) is not None:
             refuse(problem, span)
-        elif not settings.has_channels:
-            self.reporter.warn_once("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
+        elif settings.chats is not None and scheme not in settings.chats:
+            self.reporter.warn_once(f"nothing is sent to {scheme}:// while proxyd[apprise] is not installed", span)
 
     def header(self, name: str, value: str | SecretRef, span: TextSpan) -> None:
         """Report a header that cannot be sent, or that a rule must not set."""

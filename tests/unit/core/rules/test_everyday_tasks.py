@@ -15,7 +15,7 @@ from tests.fleets import Drive, changed, decider
 from tests.pages import ROOT, blocks
 
 T0 = 1_000_000_000.0
-SETTINGS = CheckSettings(can_mail=True, channel_schemes=frozenset({"tgram"}), has_channels=True)
+SETTINGS = CheckSettings(can_mail=True, channel_schemes=frozenset({"tgram"}))
 
 
 def task(heading: str) -> str:

@@ -188,7 +188,11 @@ def test_only_variables_with_the_prefix_are_secrets() -> None:
             CheckSettings(channel_problem=lambda _url: "refused by the guard", accepted_before=True),
             "refused by the guard",
         ),
-        ("CHANNEL 'ours://x'", CheckSettings(has_channels=False), "while proxyd[apprise] is not installed"),
+        (
+            "CHANNEL 'ours://x'",
+            CheckSettings(chats=frozenset({"tgram"})),
+            "nothing is sent to ours:// while proxyd[apprise] is not installed",
+        ),
     ],
 )
 def test_a_delivery_that_cannot_be_made_for_now_is_warned_of(
