@@ -32,6 +32,7 @@ from proxyd.api.problems import Handler, problems
 from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import move_endpoints, probe_endpoints, suspension_endpoints
 from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, HealthHandlers, delivery_endpoints, health_app
+from proxyd.api.rest.google_reader import GoogleReader
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import ApiDocument
@@ -219,6 +220,7 @@ def make_app(
     described = ApiDocument(found, __version__)
     if not trusted:
         Dashboard(queries, listings, streams, described.values, peers).mount(app)
+        GoogleReader(queries, quotas).mount(app)
 
     async def openapi(request: web.Request) -> web.Response:
         return web.Response(body=await described.text(), content_type="application/json")

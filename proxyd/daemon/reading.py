@@ -68,7 +68,7 @@ class Reading:
     async def folders(self) -> Folders:
         """Return the folders, with what is unread in each."""
         counts = await self.stored.count(Shelf())
-        return await asyncio.to_thread(_folders, await self._by_profile(), counts)
+        return await asyncio.to_thread(_folders, await self.sources_by_profile(), counts)
 
     async def article(self, position: int) -> StoredArticle:
         """Return an item; raises ``NotFoundError``."""
@@ -127,12 +127,12 @@ class Reading:
         return now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
     async def _sources(self, profile: str) -> frozenset[str]:
-        known = await self._by_profile()
+        known = await self.sources_by_profile()
         if profile not in known:
             raise no_such("profile", profile, known)
         return known[profile]
 
-    async def _by_profile(self) -> Mapping[str, frozenset[str]]:
+    async def sources_by_profile(self) -> Mapping[str, frozenset[str]]:
         """Return the sources of each profile; computed once for each declaration, because there may be many rules."""
         declaration = self._declarations.declaration
         if self._sources_of[0] is not declaration:

@@ -98,6 +98,46 @@ class ShelfPage:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceFilter:
+    """What else is asked of items; ``None`` asks nothing. Times are when they were seen, in unix seconds."""
+
+    read: bool | None = None
+    starred: bool | None = None
+    since_s: float | None = None
+    until_s: float | None = None
+    oldest_first: bool = False
+
+    def takes(self, row: Row[Any]) -> bool:
+        """Return whether an item is asked for."""
+        return (
+            self.read in {None, row.is_read}
+            and self.starred in {None, row.is_starred}
+            and (self.since_s is None or row.seen_s >= self.since_s)
+            and (self.until_s is None or row.seen_s <= self.until_s)
+        )
+
+    def may_follow(self, row: Row[Any]) -> bool:
+        """Return whether items that are asked for may follow one."""
+        return self.oldest_first or self.since_s is None or row.seen_s >= self.since_s - _SLACK_S
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedPlace:
+    """Where an item is, and when it was seen, in unix seconds."""
+
+    position: int
+    seen_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Places in the order that was asked for, and the position after which the list goes on, or ``None`` at its end."""
+
+    places: list[MarkedPlace]
+    rest: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadCounts:
     """How many items are unread, by source; ``is_more`` if there may be others that were not counted."""
 
@@ -148,6 +188,17 @@ class SqlReading:
 
         return await self._people.call(read)
 
+    async def places(self, shelf: Shelf, wanted: PlaceFilter, *, start: int | None, limit: int) -> Places:
+        """Return where the items of a shelf are, after a position; it may be fewer than asked for, as of ``find``."""
+
+        def read(connection: Connection) -> Places:
+            scan = _Scan(connection, shelf, start, upwards=wanted.oldest_first)
+            near = takewhile(wanted.may_follow, scan.rows())
+            found = [MarkedPlace(row.position, row.seen_s) for row in islice(filter(wanted.takes, near), limit + 1)]
+            return Places(found[:limit], found[limit - 1].position if len(found) > limit else scan.broken_off_at)
+
+        return await self._people.call(read)
+
     async def newer(self, shelf: Shelf, position: int) -> int | None:
         """Return the position of the next newer item on a shelf, or ``None`` if there is none near."""
 
@@ -169,15 +220,22 @@ class SqlReading:
 
     async def article(self, position: int, person: str = ME) -> StoredArticle | None:
         """Return an item with its fields, or ``None`` if there is none at that position."""
+        return next(iter(await self.articles([position], person)), None)
 
-        def read(connection: Connection) -> StoredArticle | None:
-            found = _read_items(connection, [position], person)
-            if not found:
-                return None
-            text = connection.scalar(select(_i.fields).where(_i.position == position))
-            fetched = select(*_a).where(t.articles.c.position == position)
-            full = next((FullText(*row) for row in connection.execute(fetched)), None)
-            return StoredArticle(found[0], rows.item_fields(text or "{}"), full)
+    async def articles(self, positions: Sequence[int], person: str = ME) -> list[StoredArticle]:
+        """Return the items at some positions, at most a few hundred, with their fields, newest first."""
+
+        def read(connection: Connection) -> list[StoredArticle]:
+            found = _read_items(connection, positions, person)
+            known = [each.position for each in found]
+            stored = connection.execute(select(_i.position, _i.fields).where(_i.position.in_(known)))
+            texts = {row.position: row.fields for row in stored}
+            fetched = select(t.articles.c.position, *_a).where(t.articles.c.position.in_(known))
+            full = {row.position: FullText(*row[1:]) for row in connection.execute(fetched)}
+            return [
+                StoredArticle(each, rows.item_fields(texts[each.position] or "{}"), full.get(each.position))
+                for each in found
+            ]
 
         return await self._people.call(read)
 

@@ -1,0 +1,370 @@
+"""The API of Google Reader, as FreshRSS and Miniflux serve it, so that readers on phones work.
+
+Subscriptions are sources, labels are profiles, and the states of items are those of the dashboard. A person signs in
+with any name, and a token as the password. https://feedhq.readthedocs.io/en/latest/api/ describes the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from aiohttp import web
+
+from proxyd.api.auth import Quotas, token_of
+from proxyd.api.endpoint import read_bytes
+from proxyd.api.item_lists import item_shown
+from proxyd.api.problems import BadRequestError, Handler, too_many
+from proxyd.store.item_rows import MOST_COUNTED, MarkedPlace, PlaceFilter, Shelf, StoredArticle, View
+
+if TYPE_CHECKING:
+    from proxyd.api.queries import Queries
+    from proxyd.core.model.profile import Declaration
+
+_STATE = "user/-/state/com.google/"
+_LABEL = "user/-/label/"
+_ITEM = "tag:google.com,2005:reader/item/"
+_USER = re.compile(r"user/[^/]+/")
+_MOST_IDS, _MOST_ITEMS = 10_000, 250
+_MOST_BODY = 2 * 2**20  # bytes: the names of so many items in a form
+_MOST_SUBSCRIPTIONS = 20_000
+_SHORT = 20  # items, of who says no number
+
+
+class GoogleReader:
+    """The handlers; whoever may read may mark, because marks are a person's own."""
+
+    def __init__(self, queries: Queries, quotas: Quotas | None) -> None:
+        self._queries = queries
+        self._reading = queries.reading
+        self._quotas = quotas
+
+    def mount(self, app: web.Application) -> None:
+        """Add the routes to an application; there are no others below their paths."""
+        app.router.add_post("/accounts/ClientLogin", self._login)
+        for name, handler in (
+            ("user-info", self._user),
+            ("token", self._token),
+            ("tag/list", self._tags),
+            ("subscription/list", self._subscriptions),
+            ("unread-count", self._unread),
+            ("stream/items/ids", self._ids),
+            ("stream/items/contents", self._items),
+            ("stream/contents", self._stream),
+            ("stream/contents/{stream:.+}", self._stream),
+        ):
+            for method in ("GET", "POST"):
+                app.router.add_route(method, f"/reader/api/0/{name}", self._guarded(handler))
+        for name, handler in (
+            ("edit-tag", self._edit),
+            ("mark-all-as-read", self._mark_all),
+            ("subscription/edit", self._refuse),
+            ("subscription/quickadd", self._refuse),
+        ):
+            app.router.add_post(f"/reader/api/0/{name}", self._guarded(handler))
+
+    async def _login(self, request: web.Request) -> web.Response:
+        given = (await _asked(request)).get("Passwd", [""])[0]
+        token = await token_of(self._queries, f"Bearer {given}")
+        if token is None:
+            return web.Response(status=401, text="Error=BadAuthentication\n")
+        return web.Response(text=f"SID={given}\nLSID=null\nAuth={given}\n")
+
+    def _guarded(self, handler: Handler) -> Handler:
+        """Return a handler behind a check of the token."""
+
+        @wraps(handler)
+        async def guard(request: web.Request) -> web.StreamResponse:
+            kind, _, given = request.headers.get("Authorization", "").partition("auth=")
+            token = await token_of(self._queries, f"Bearer {given}") if kind.strip() == "GoogleLogin" else None
+            if token is None:
+                return web.Response(status=401, text="Unauthorized", headers={"WWW-Authenticate": "GoogleLogin"})
+            if self._quotas is not None:
+                left = self._quotas.take(token.token_id, self._queries.clock.time_s())
+                if left.is_over:
+                    return too_many(left.reset_s)
+            return await handler(request)
+
+        return guard
+
+    async def _user(self, _request: web.Request) -> web.Response:
+        me = {"userId": "1", "userName": "proxyd", "userProfileId": "1", "userEmail": ""}
+        return web.json_response(me)
+
+    async def _token(self, _request: web.Request) -> web.Response:
+        # It guards against forms of other sites, which cannot send our header; clients want to have one
+        return web.Response(text="proxyd")
+
+    async def _refuse(self, _request: web.Request) -> web.Response:
+        return web.Response(status=400, text="add, move and remove sources on the dashboard or with `proxyd add`")
+
+    # -- what there is
+
+    async def _tags(self, _request: web.Request) -> web.Response:
+        names = await self._reading.sources_by_profile()
+        tags = [{"id": f"{_STATE}{name}"} for name in ("starred", "broadcast", "blogger-following")]
+        return web.json_response({"tags": tags + [{"id": f"{_LABEL}{name}", "type": "folder"} for name in names]})
+
+    async def _subscriptions(self, _request: web.Request) -> web.Response:
+        declaration = self._queries.profiles.declaration
+        folders = await self._reading.sources_by_profile()
+        return web.json_response({"subscriptions": await asyncio.to_thread(_subscriptions, declaration, folders)})
+
+    async def _unread(self, _request: web.Request) -> web.Response:
+        counts = await self._reading.stored.count(Shelf())
+        folders = await self._reading.sources_by_profile()
+        found = await asyncio.to_thread(_unread_counts, counts.by_source, folders)
+        return web.json_response({"max": MOST_COUNTED, "unreadcounts": found})
+
+    # -- items
+
+    async def _ids(self, request: web.Request) -> web.Response:
+        asked = await _Stream.of(request)
+        places, rest = await self._places(asked, asked.number(_MOST_IDS))
+        refs = [{"id": str(each.position), "directStreamIds": [], "timestampUsec": _usec(each)} for each in places]
+        return web.json_response({"itemRefs": refs} | rest)
+
+    async def _items(self, request: web.Request) -> web.Response:
+        named = (await _asked(request)).get("i", [])
+        if not 1 <= len(named) <= _MOST_IDS:
+            raise BadRequestError(f"name 1 to {_MOST_IDS} items with i")
+        found = [await self._shown(part) for part in _parts([_position(each) for each in named])]
+        return web.json_response({"id": f"{_STATE}reading-list", "items": [each for part in found for each in part]})
+
+    async def _stream(self, request: web.Request) -> web.Response:
+        asked = await _Stream.of(request)
+        places, rest = await self._places(asked, asked.number(_MOST_ITEMS))
+        items = await self._shown([each.position for each in places])
+        of = {each["id"]: each for each in items}
+        items = [of[name] for each in places if (name := _item_name(each.position)) in of]
+        return web.json_response(
+            {"id": asked.name, "direction": "ltr", "updated": _newest_s(places), "items": items} | rest
+        )
+
+    async def _places(self, asked: _Stream, limit: int) -> tuple[list[MarkedPlace], dict[str, str]]:
+        """Return the places of a stream's items, and where it goes on."""
+        shelf = await self._shelf(asked)
+        found = await self._reading.stored.places(shelf, asked.wanted, start=asked.start, limit=limit)
+        return found.places, {} if found.rest is None else {"continuation": str(found.rest)}
+
+    async def _shelf(self, asked: _Stream) -> Shelf:
+        if asked.name.startswith("feed/"):
+            return await self._reading.shelf(asked.view, source=asked.name.removeprefix("feed/"))
+        if asked.name.startswith(_LABEL):
+            return await self._reading.shelf(asked.view, profile=asked.name.removeprefix(_LABEL))
+        if asked.name.startswith(_STATE):
+            return await self._reading.shelf(asked.view)
+        raise BadRequestError(f"there is no stream {asked.name[:100]!r}")
+
+    async def _shown(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        articles = await self._reading.stored.articles(positions)
+        folders = await self._reading.sources_by_profile()
+        declaration = self._queries.profiles.declaration
+        return await asyncio.to_thread(lambda: [_item(each, folders, declaration) for each in articles])
+
+    # -- marks
+
+    async def _edit(self, request: web.Request) -> web.Response:
+        asked = await _asked(request)
+        named = asked.get("i", [])
+        if not 1 <= len(named) <= _MOST_IDS:
+            raise BadRequestError(f"name 1 to {_MOST_IDS} items with i")
+        read, starred = _marks(asked)
+        for part in _parts([_position(each) for each in named]):
+            await self._reading.mark(part, read=read, starred=starred)
+        return web.Response(text="OK")
+
+    async def _mark_all(self, request: web.Request) -> web.Response:
+        asked = await _Stream.of(request)
+        until_s = _number(asked.values.get("ts", [""])[0], "ts")
+        newest = PlaceFilter(until_s=None if until_s is None else until_s / 1e6)
+        shelf = await self._shelf(asked)
+        found = await self._reading.stored.places(shelf, newest, start=None, limit=1)
+        if found.places:
+            await self._reading.stored.mark_up_to(found.places[0].position, shelf.sources)
+        return web.Response(text="OK")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """Which items a request asks for."""
+
+    name: str
+    values: Mapping[str, Sequence[str]]
+
+    @classmethod
+    async def of(cls, request: web.Request) -> _Stream:
+        values = await _asked(request)
+        name = request.match_info.get("stream") or values.get("s", [f"{_STATE}reading-list"])[0]
+        return cls(_own(name), values)
+
+    @property
+    def view(self) -> View:
+        """The view of the reader that has these items; what it has beside them is left out by ``wanted``."""
+        if self.name == f"{_STATE}starred":
+            return View.STARRED
+        return View.UNREAD if f"{_STATE}read" in self._named("xt") else View.ALL
+
+    @property
+    def wanted(self) -> PlaceFilter:
+        """Which of the items of the view are asked for."""
+        since_s, until_s = (_number(self.values.get(name, [""])[0], name) for name in ("ot", "nt"))
+        states = {self.name, *self._named("it")}
+        return PlaceFilter(
+            read=True if f"{_STATE}read" in states else None,
+            starred=True if f"{_STATE}starred" in states else None,
+            since_s=since_s,
+            until_s=until_s,
+            oldest_first=self.values.get("r", [""])[0] == "o",
+        )
+
+    @property
+    def start(self) -> int | None:
+        """The position after which it goes on."""
+        return _number(self.values.get("c", [""])[0], "c")
+
+    def number(self, most: int) -> int:
+        """Return how many items are asked for, at most ``most``."""
+        return min(max(1, _number(self.values.get("n", [""])[0], "n") or _SHORT), most)
+
+    def _named(self, parameter: str) -> set[str]:
+        return {_own(each) for each in self.values.get(parameter, ())}
+
+
+async def _asked(request: web.Request) -> dict[str, list[str]]:
+    """Return the parameters of a request, from its address and its form."""
+    body = await read_bytes(request.clone(client_max_size=_MOST_BODY)) if request.method == "POST" else b""
+    try:  # the library's own form takes a thousand fields
+        form = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_IDS + 100)
+    except ValueError as error:
+        raise BadRequestError(f"the body is not a form: {error}") from error
+    found: dict[str, list[str]] = {}
+    for name, value in [*request.query.items(), *form]:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _own(stream: str) -> str:
+    """Return the name of a stream with ``-`` for the person.
+
+    >>> _own("user/1000/state/com.google/read"), _own("feed/a")
+    ('user/-/state/com.google/read', 'feed/a')
+    """
+    return _USER.sub("user/-/", stream, count=1) if stream.startswith("user/") else stream
+
+
+def _number(text: str, name: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise BadRequestError(f"{name} is a number")
+    return int(text)
+
+
+def _position(name: str) -> int:
+    """Return the position of an item by its long name, its hexadecimal digits, or its number.
+
+    >>> _position("tag:google.com,2005:reader/item/000000000000001f"), _position("000000000000001f"), _position("31")
+    (31, 31, 31)
+    """
+    digits = name.removeprefix(_ITEM)
+    is_long = digits != name or len(digits) == 16
+    try:
+        position = int(digits, 16 if is_long else 10)
+    except ValueError:
+        position = -1
+    if not 0 <= position < 2**63:
+        raise BadRequestError(f"there is no item {name[:100]!r}")
+    return position
+
+
+def _parts(positions: Sequence[int]) -> Iterator[Sequence[int]]:
+    for begin in range(0, len(positions), _MOST_ITEMS):
+        yield positions[begin : begin + _MOST_ITEMS]
+
+
+def _marks(asked: Mapping[str, Sequence[str]]) -> tuple[bool | None, bool | None]:
+    """Return whether items become read, and starred; ``None``: they stay."""
+    added, removed = ({_own(each) for each in asked.get(name, ())} for name in ("a", "r"))
+    read = True if f"{_STATE}read" in added else None
+    if f"{_STATE}read" in removed or f"{_STATE}kept-unread" in added:
+        read = False
+    starred = True if f"{_STATE}starred" in added else None
+    return read, False if f"{_STATE}starred" in removed else starred
+
+
+def _item_name(position: int) -> str:
+    return f"{_ITEM}{position:016x}"
+
+
+def _usec(place: MarkedPlace) -> str:
+    return str(int(place.seen_s * 1e6))
+
+
+def _newest_s(places: Sequence[MarkedPlace]) -> int:
+    return int(max((each.seen_s for each in places), default=0.0))
+
+
+def _subscriptions(declaration: Declaration, folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+    of: dict[str, list[str]] = {}
+    for folder, names in folders.items():
+        for name in names:
+            of.setdefault(name, []).append(folder)
+    read = [each for each in declaration.sources.values() if each.site is None][:_MOST_SUBSCRIPTIONS]
+    return [
+        {
+            "id": f"feed/{each.source_id}",
+            "title": each.source_id,
+            "categories": [{"id": f"{_LABEL}{name}", "label": name} for name in of.get(each.source_id, ())],
+            "url": each.url,
+            "htmlUrl": _home(each.url),
+            "iconUrl": "",
+        }
+        for each in read
+    ]
+
+
+def _home(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/"
+
+
+def _unread_counts(by_source: Mapping[str, int], folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+    counts = {f"feed/{name}": count for name, count in by_source.items()}
+    counts |= {f"{_LABEL}{name}": sum(by_source.get(each, 0) for each in its) for name, its in folders.items()}
+    counts[f"{_STATE}reading-list"] = sum(by_source.values())
+    return [{"id": name, "count": count, "newestItemTimestampUsec": "0"} for name, count in counts.items() if count]
+
+
+def _item(article: StoredArticle, folders: Mapping[str, frozenset[str]], declaration: Declaration) -> dict[str, Any]:
+    shown, found = item_shown(article), article.item
+    source = declaration.sources.get(found.source_id)
+    states = ["reading-list", *(["read"] if found.is_read else []), *(["starred"] if found.is_starred else [])]
+    labels = [name for name, its in folders.items() if found.source_id in its]
+    link = [{"href": shown.link, "type": "text/html"}] if shown.link else []
+    told = {
+        "id": _item_name(found.position),
+        "crawlTimeMsec": str(int(found.seen_s * 1e3)),
+        "timestampUsec": str(int(found.seen_s * 1e6)),
+        "published": int(found.event_s),
+        "updated": int(found.event_s),
+        "title": shown.title,
+        "author": shown.author or "",
+        "canonical": [{"href": each["href"]} for each in link],
+        "alternate": link,
+        "summary": {"direction": "ltr", "content": shown.content or shown.text},
+        "categories": [*(f"{_STATE}{name}" for name in states), *(f"{_LABEL}{name}" for name in labels)],
+        "origin": {
+            "streamId": f"feed/{found.source_id}",
+            "title": found.source_id,
+            "htmlUrl": "" if source is None else _home(source.url),
+        },
+    }
+    if shown.enclosures:
+        told["enclosure"] = [{"href": each.url, "type": each.kind} for each in shown.enclosures]
+    return told

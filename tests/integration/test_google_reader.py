@@ -1,0 +1,176 @@
+"""The API of Google Reader, asked as readers on phones ask it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleets import changed, item
+from tests.integration.api_world import T0, Running, running_api
+
+READ, STARRED = "user/-/state/com.google/read", "user/-/state/com.google/starred"
+READING = "user/-/state/com.google/reading-list"
+API = "/reader/api/0"
+
+
+@dataclass
+class Phone:
+    """A client that signs in once, and sends forms as phones do."""
+
+    running: Running
+    headers: dict[str, str]
+
+    @classmethod
+    async def signed_in(cls, running: Running) -> Phone:
+        password = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+        form = {"Email": "me", "Passwd": password, "service": "reader", "accountType": "GOOGLE"}
+        async with running.client.post("/accounts/ClientLogin", data=form) as answer:
+            assert answer.status == 200
+            said = dict(line.split("=") for line in (await answer.text()).split())
+        return cls(running, {"Authorization": f"GoogleLogin auth={said['Auth']}"})
+
+    async def get(self, path: str, *pairs: tuple[str, str]) -> Any:
+        given = [("output", "json"), ("client", "test"), ("ck", "1"), *pairs]
+        async with self.running.client.get(f"{API}/{path}", params=given, headers=self.headers) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
+    async def post(self, path: str, *pairs: tuple[str, str]) -> tuple[int, str]:
+        given = [("T", "token"), *pairs]
+        async with self.running.client.post(f"{API}/{path}", data=given, headers=self.headers) as answer:
+            return answer.status, await answer.text()
+
+    async def ids(self, stream: str = READING, *pairs: tuple[str, str]) -> list[str]:
+        """Return the numbers of all items of a stream."""
+        found: list[str] = []
+        more: Sequence[tuple[str, str]] = ()
+        while True:
+            answer = await self.get("stream/items/ids", ("s", stream), ("n", "10000"), *pairs, *more)
+            found += [each["id"] for each in answer["itemRefs"]]
+            if "continuation" not in answer:
+                return found
+            more = (("c", answer["continuation"]),)
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_api(tmp_path) as api:
+        yield api
+
+
+async def shows(running: Running, name: str, *titles: str, at_s: float = T0 + 10.0) -> None:
+    items = [item(title, at_s - 5.0 + number / 1e4) for number, title in enumerate(titles)]
+    assert await running.control.loops.observer.take_in(changed(name, items, at_s))
+
+
+async def titles(phone: Phone, stream: str, *pairs: tuple[str, str]) -> list[str]:
+    return [each["title"] for each in (await phone.get(f"stream/contents/{stream}", *pairs))["items"]]
+
+
+async def test_a_phone_lists_reads_and_marks(running: Running) -> None:
+    await shows(running, "s", "A", "B")
+    await shows(running, "a/b c", "Other", at_s=T0 + 20.0)
+    phone = await Phone.signed_in(running)
+    assert (await phone.get("user-info"))["userId"] == "1"
+    listed = (await phone.get("subscription/list"))["subscriptions"]
+    (of_s,) = (each for each in listed if each["id"] == "feed/s")
+    (folder,) = of_s["categories"]
+    assert folder["id"] in [each["id"] for each in (await phone.get("tag/list"))["tags"]]
+    counts = {each["id"]: each["count"] for each in (await phone.get("unread-count"))["unreadcounts"]}
+    assert (counts["feed/s"], counts["feed/a/b c"], counts[READING], counts[folder["id"]]) == (2, 1, 3, 3)
+    assert await titles(phone, READING) == ["Other", "B", "A"]
+    assert await titles(phone, "feed/a/b c") == ["Other"]
+    assert len(await titles(phone, folder["id"])) == 3
+    newest, middle, oldest = await phone.ids()
+    long = [("i", f"tag:google.com,2005:reader/item/{int(middle):016x}"), ("i", oldest)]
+    assert await phone.post("edit-tag", *long, ("a", READ)) == (200, "OK")
+    assert await phone.post("edit-tag", ("i", f"{int(oldest):016x}"), ("a", STARRED)) == (200, "OK")
+    assert await phone.ids(READING, ("xt", READ)) == [newest]
+    assert await phone.ids(STARRED) == [oldest]
+    assert await phone.ids(READ) == [middle, oldest]
+    (shown,) = (await phone.get("stream/contents", ("s", STARRED)))["items"]
+    assert {READ, STARRED, READING} <= set(shown["categories"])
+    assert shown["origin"]["streamId"] == "feed/s"
+    assert await phone.post("edit-tag", ("i", oldest), ("r", READ), ("r", STARRED)) == (200, "OK")
+    assert await phone.ids("user/1/state/com.google/reading-list", ("xt", "user/1/state/com.google/read")) == [
+        newest,
+        oldest,
+    ]
+    assert await phone.ids(STARRED) == []
+
+
+async def test_its_marks_are_those_of_the_dashboard(running: Running) -> None:
+    await shows(running, "s", "A", "B")
+    phone = await Phone.signed_in(running)
+    newest, oldest = await phone.ids()
+    await running.control.queries.reading.mark([int(newest)], read=True, starred=True)
+    assert await phone.ids(READING, ("xt", READ)) == [oldest]
+    assert await phone.ids(STARRED) == [newest]
+    assert (await phone.post("mark-all-as-read", ("s", "feed/s")))[0] == 200
+    assert await phone.ids(READING, ("xt", READ)) == []
+    assert (await running.control.queries.reading.folders()).unread == 0
+
+
+async def test_only_what_the_phone_has_seen_is_marked_as_read(running: Running) -> None:
+    await shows(running, "s", "A", "B")
+    await shows(running, "s", "A", "B", "Later", at_s=T0 + 500.0)
+    phone = await Phone.signed_in(running)
+    at = str(int((T0 + 100.0) * 1e6))
+    assert (await phone.post("mark-all-as-read", ("s", READING), ("ts", at)))[0] == 200
+    assert await titles(phone, READING, ("xt", READ)) == ["Later"]
+
+
+@pytest.mark.parametrize("parts", [1, pytest.param(20, marks=pytest.mark.long)])
+async def test_thousands_of_items_are_synchronized(parts: int, running: Running) -> None:
+    await shows(running, "s", "Old", at_s=T0 + 1.0)
+    for part in range(parts):
+        await shows(running, "s", *(f"T{part}.{number}" for number in range(500)), at_s=T0 + 10.0 + part)
+    phone = await Phone.signed_in(running)
+    every = await phone.ids()
+    assert len(every) == len(set(every)) == parts * 500 + 1
+    assert await phone.ids(READING, ("r", "o")) == every[::-1]
+    assert await phone.ids(READING, ("ot", str(int(T0 + 10.0 + parts - 1)))) == every[:500]
+    status, text = await phone.post("stream/items/contents", *(("i", each) for each in every[:1000]))
+    assert status == 200
+    assert text.count('"crawlTimeMsec"') == len(every[:1000])
+    half = parts * 250
+    assert await phone.post("edit-tag", ("a", READ), *(("i", each) for each in every[:half])) == (200, "OK")
+    assert await phone.ids(READING, ("xt", READ)) == every[half:]
+    page = await phone.get("stream/contents", ("s", "feed/s"), ("n", "300"))
+    assert (len(page["items"]), bool(page["continuation"])) == (250, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "pairs"),
+    [
+        ("edit-tag", [("i", "x"), ("a", READ)]),
+        ("edit-tag", [("a", READ)]),
+        ("edit-tag", [("i", "-1"), ("a", READ)]),
+        ("stream/items/ids", [("s", "elsewhere")]),
+        ("stream/items/ids", [("n", "many")]),
+        ("stream/items/ids", [("c", "9" * 30)]),
+        ("stream/items/contents", [("i", "tag:google.com,2005:reader/item/zz")]),
+        ("subscription/edit", [("ac", "subscribe"), ("s", "feed/x")]),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(running: Running, path: str, pairs: list[tuple[str, str]]) -> None:
+    phone = await Phone.signed_in(running)
+    assert (await phone.post(path, *pairs))[0] == 400
+
+
+async def test_nothing_is_told_without_the_password(running: Running) -> None:
+    await shows(running, "s", "A")
+    phone = await Phone.signed_in(running)
+    password = phone.headers["Authorization"].removeprefix("GoogleLogin auth=")
+    for headers in ({}, {"Authorization": "GoogleLogin auth="}, {"Authorization": f"GoogleLogin auth={password}x"}):
+        for path in ("user-info", "subscription/list", "stream/contents", "unread-count", "tag/list"):
+            async with running.client.get(f"{API}/{path}", headers=headers) as answer:
+                assert answer.status == 401
+    form = {"Email": "me", "Passwd": "pxd_000000000000_wrong"}
+    async with running.client.post("/accounts/ClientLogin", data=form) as answer:
+        assert (answer.status, await answer.text()) == (401, "Error=BadAuthentication\n")
+    assert (await phone.post("stream/items/ids", ("s", "user/-/label/nobody")))[0] == 404
