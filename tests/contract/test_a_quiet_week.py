@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from itertools import count, takewhile
+from itertools import count, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
+from proxyd.core.language import SourceText, check
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store.sql_store import SqlStore
 from tests.contract.test_suspensions import at_night, notification, sent
-from tests.fleets import rule
+from tests.fleets import Drive, decider, rule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 QUIET = " DELIVER TO LOG 'one' QUIET DURING '22:00-07:00, Sat,Sun' IN 'Europe/Berlin'"
@@ -52,3 +55,48 @@ async def test_a_week_in_which_the_clocks_change(store: SqlStore) -> None:
         for kind in ("r", "daily", "loud")
         for at_s in range(0, int(END_S - BEGIN_S), 1800)
     )
+
+
+WATCHED = """CREATE PROFILE "Sites" DELIVER TO LOG 'one' QUIET DURING '22:00-07:00, Sat,Sun' IN 'Europe/Berlin';
+WATCH 'https://shop.example.org/' OF SITE MAINTENANCE DURING 'Sun 02:00-04:00, 23:00-23:30' IN 'Europe/Berlin'
+  INTO "Sites" WITHIN 10 MINUTES;
+INSERT NOTIFICATION "held" INTO "Sites" FROM SOURCES "shop.example.org"
+  SET QUERY "SELECT trouble FROM SOURCE" SET TRIGGER "ON HEALTH TO SOURCE";"""
+STEP_S = 600.0
+SITE = "shop.example.org"
+
+
+def trouble_at(local: datetime) -> str:
+    """Return why the site fails at a time, or an empty text: on Sunday the clocks go from 2:00 to 3:00."""
+    minute = local.hour * 60 + local.minute
+    if (local.weekday() == 6 and 120 <= minute < 240) or 1380 <= minute < 1410:
+        return "maintenance"
+    return "outage" if local.weekday() == 0 and 240 <= minute < 300 else ""
+
+
+async def test_maintenance_counts_and_tells_nothing_and_other_outages_wait_for_the_end_of_quiet_hours(
+    store: SqlStore,
+) -> None:
+    declared = check([SourceText("t", WATCHED)]).declaration
+    assert declared is not None
+    await store.declarations.accept([], declared.rules.values(), 1.0)
+    drive, arrived = Drive(decider(declared, now_s=BEGIN_S)), list[tuple[str, str]]()
+    times_s = list(takewhile(lambda each: each < END_S, count(BEGIN_S, STEP_S)))
+    troubles = [trouble_at(datetime.fromtimestamp(at_s, BERLIN)) for at_s in times_s]
+    for at_s, trouble in zip(times_s, troubles, strict=True):
+        kind, status = (OutcomeKind.HTTP_ERROR, 503) if trouble else (OutcomeKind.SAME_BODY, 200)
+        outcome = ProbeOutcome(SITE, kind, at_s, at_s, status, detail=f"status {status}", is_answered=True)
+        observation = await drive.see(outcome)
+        if observation.rules.notifications or observation.site is not None:
+            await store.record(observation)
+        told = [
+            title for _, body in await sent(store, at_s) for title in re.findall(r'"title":"([^"]*)', body.decode())
+        ]
+        arrived += [(f"{datetime.fromtimestamp(at_s, BERLIN):%a %H:%M}", title) for title in told]
+    down, up = f"{SITE} is down since 2026-03-30 02:00 UTC: status 503", f"{SITE} is up again after 1 h"
+    assert arrived == [("Mon 04:10", down), ("Mon 05:00", up), ("Mon 07:00", down), ("Mon 07:00", up)]
+    pairs = [pair for pair in pairwise(troubles) if "maintenance" not in pair]
+    days = (await store.sites.days([SITE], 0))[SITE].values()
+    assert sum(each.down_s for each in days) == 3600.0
+    assert sum(each.up_s + each.down_s for each in days) == STEP_S * len(pairs)
+    assert troubles.count("maintenance") == 3 * 6 + 6  # six nights, and the one hour of the shortened Sunday
