@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import re
 import signal
+import time
 from collections.abc import Generator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -36,6 +37,8 @@ _NAMES = {
 }
 
 register_profiles()
+os.environ["TZ"] = "UTC"  # texts for people are in the zone of the machine unless a test sets `time_zone`
+time.tzset()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; what tests start inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

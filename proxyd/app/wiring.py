@@ -91,6 +91,7 @@ def _decider_settings(settings: Settings) -> DeciderSettings:
         source_spacing_s=settings.source_spacing,
         subscribes=bool(settings.public_url),
         cycle=Cycle(settings.cycle),
+        zone=settings.zone,
         throttle_scope=ThrottleScopes(by_domain=settings.throttle_scope == "domain", groups=settings.groups),
     )
 

@@ -7,7 +7,7 @@ import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from proxyd.cli.printed_answers import ask, first_row, print_answer, print_json, print_lines, print_list
+from proxyd.cli.printed_answers import ask, first_row, print_answer, print_json, print_lines, print_list, print_told
 from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, flag, limit, one_of, verb
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _follow(options: argparse.Namespace) -> int:
                 if options.json:
                     print(json.dumps({"position": event.position} | event.body), flush=True)
                 else:
-                    print_lines([_line(event)])
+                    print_told(options, [_line(event)])
 
     ask(options, follow)
     return 0

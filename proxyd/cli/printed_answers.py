@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxyd.core.errors import ConfigError
@@ -72,8 +73,20 @@ def print_answer(options: argparse.Namespace, answer: object, lines: Iterable[st
     if options.json:
         print_json(answer)
     else:
-        print_lines(lines)
+        print_told(options, lines)
     return 0
+
+
+def print_told(options: argparse.Namespace, lines: Iterable[str]) -> None:
+    """Print what a daemon says, one line each, with its times as the clocks here show them."""
+    print_lines(map(_local(options), lines))
+
+
+def _local(options: argparse.Namespace) -> Callable[[str], str]:
+    """Return what shows the times of a text in the setting ``time_zone``, or in the zone of this machine."""
+    from proxyd.core.model.field_values import with_local_times
+
+    return partial(with_local_times, zone=settings_of(options).zone)
 
 
 def print_list(
@@ -89,7 +102,8 @@ def print_list(
     if options.json:
         print_json(found)
     elif found or empty is None:
-        print_table(head, [row(each) for each in found], notes=notes)
+        local = _local(options)
+        print_table(head, [list(map(local, row(each))) for each in found], notes=notes)
     else:
         print(empty)
     return 0

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,7 @@ async def _greet(settings: Settings, built: Built) -> None:
         rules=len(declared.rules),
         coming=coming[0] if coming else None,
         dashboard=f"http://{f'[{host}]' if ':' in host else host}:{port}/",
+        zone=settings.zone,
     )
     print_lines(lines)
 
@@ -174,7 +175,9 @@ def proxyd_errors() -> Iterator[None]:
         raise errors[0]
 
 
-def greeting(*, sources: int, rules: int, coming: PlannedProbe | None, dashboard: str) -> Iterator[str]:
+def greeting(
+    *, sources: int, rules: int, coming: PlannedProbe | None, dashboard: str, zone: tzinfo | None = None
+) -> Iterator[str]:
     """Yield the lines of the greeting; ``dashboard`` is its address.
 
     >>> next(greeting(sources=0, rules=0, coming=None, dashboard="http://127.0.0.1:8080/"))
@@ -185,7 +188,9 @@ def greeting(*, sources: int, rules: int, coming: PlannedProbe | None, dashboard
     else:
         yield "proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page"
     if coming is not None:
-        at = datetime.fromtimestamp(coming.start_s).astimezone()
+        from proxyd.core.model.field_values import local_time
+
+        at = local_time(coming.start_s, zone)
         yield f"the first probe is that of {coming.probe.source_id}, at {at:%H:%M:%S}; `proxyd top` shows them live"
     yield f"dashboard: {dashboard} (sign in with what `proxyd token create --name me --scope write` prints)"
     yield "Ctrl-C ends it"

@@ -13,7 +13,7 @@ from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 from functools import partial
 from select import select
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ from rich.live import Live
 
 from proxyd.base.clock import SystemClock
 from proxyd.base.metrics import Samples
-from proxyd.cli.printed_answers import client_of
+from proxyd.cli.printed_answers import client_of, settings_of
 from proxyd.cli.top_screens import MOST, MOST_LISTED, Seen, TopState, after, frame
 from proxyd.client import ApiError, Client, UnreachableError
+from proxyd.core.model.field_values import local_time
 
 if TYPE_CHECKING:
     from proxyd.base.ports import Clock
@@ -40,8 +41,8 @@ _UNFINISHED = re.compile(r"\x1b([\[O][0-9;]{0,16})?$")
 class TopView:
     """What is shown, and the last answer for each part of it."""
 
-    def __init__(self, client: Client, where: str, clock: Clock) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client, where: str, clock: Clock, zone: tzinfo | None = None) -> None:
+        self._client, self._clock, self._zone = client, clock, zone
         unknown: Readiness = {"ready": False, "checks": {}}
         self.state, self.seen = TopState(), Seen(where, self._now(), unknown, Samples({}, {}))
         self._due: dict[str, tuple[float, object]] = {}  # when each part is asked for again, and for what it was asked
@@ -86,14 +87,15 @@ class TopView:
         return {name: (None, ask) for name, ask in (state_of | {"failing": failing, "news": news}).items()}
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.wall_s(), UTC).astimezone()
+        return local_time(self._clock.wall_s(), self._zone)
 
 
 async def show_top(options: argparse.Namespace) -> None:
     """Show the daemon's status until q or Ctrl-C, or once."""
     console = Console()
     async with client_of(options) as client:
-        view = TopView(client, "here" if options.url is None else str(options.url), SystemClock())
+        where = "here" if options.url is None else str(options.url)
+        view = TopView(client, where, SystemClock(), settings_of(options).zone)
         await view.refresh()
         if options.once or not (console.is_terminal and sys.stdin.isatty()):
             (console if console.is_terminal else Console(width=200)).print(frame(view.seen)[0])

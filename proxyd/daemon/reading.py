@@ -6,11 +6,12 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 
 from proxyd.base.ports import Clock, Prober
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language import no_such
+from proxyd.core.model.field_values import local_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.outcome import ProbeRequest
 from proxyd.core.model.profile import ARTICLE, PREVIEW_FIELD, Declaration
@@ -54,7 +55,7 @@ class Reading:
         self._fetching: set[int] = set()
         self._declarations = declarations
         self._clock = clock
-        self._zone = zone or UTC
+        self._zone = zone
         self._sources_of: tuple[Declaration | None, Mapping[str, frozenset[str]]] = (None, {})
 
     async def shelf(self, view: View, *, profile: str | None = None, source: str | None = None) -> Shelf:
@@ -123,7 +124,7 @@ class Reading:
         await self.stored.mark_up_to(position, shelf.sources)
 
     def _midnight_s(self) -> float:
-        now = datetime.fromtimestamp(self._clock.time_s(), self._zone)
+        now = local_time(self._clock.time_s(), self._zone)
         return now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
     async def _sources(self, profile: str) -> frozenset[str]:

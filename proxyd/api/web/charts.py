@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from math import ceil, floor, log, log10
 from typing import ClassVar
 
 from proxyd.api import wire
 from proxyd.api.web.page_texts import duration
-from proxyd.core.model.field_values import iso_time, parse_iso
+from proxyd.core.model.field_values import iso_time, local_time, parse_iso
 from proxyd.core.model.outcome import OutcomeKind
 
 LEVELS = 8
@@ -307,8 +308,8 @@ class Histogram:
     nine_in_ten_s: float
 
 
-def time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
-    """Return at most ``most`` round UTC times between two: hours, days of the week, or dates.
+def time_ticks(begin_s: float, end_s: float, most: int = 9, zone: tzinfo | None = UTC) -> list[Tick]:
+    """Return at most ``most`` round times of a zone between two: hours, days of the week, or dates.
 
     >>> [tick.label for tick in time_ticks(0.0, 86400.0)]
     ['Thu 01', '03:00', '06:00', '09:00', '12:00', '15:00', '18:00', '21:00', 'Fri 02']
@@ -316,9 +317,16 @@ def time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
     ['Fri 02', 'Sat 03', 'Sun 04', 'Mon 05']
     """
     step_s = next((each for each in _STEPS_S if (end_s - begin_s) / each <= most), _STEPS_S[-1])
-    first = ceil(begin_s / step_s)
-    times_s = [k * step_s for k in range(first, int(end_s // step_s) + 1)]
-    return [Tick(at_s, _label(at_s, step_s)) for at_s in times_s]
+    ahead_s = _ahead_s(end_s, zone)
+    first = ceil((begin_s + ahead_s) / step_s)
+    times_s = [k * step_s for k in range(first, int((end_s + ahead_s) // step_s) + 1)]
+    return [Tick(at_s - ahead_s, _label(at_s, step_s)) for at_s in times_s]
+
+
+def _ahead_s(at_s: float, zone: tzinfo | None) -> float:
+    """Return by how much the clocks of a zone are ahead of UTC; a chart shows one zone, also over their change."""
+    ahead = local_time(at_s, zone).utcoffset()
+    return 0.0 if ahead is None else ahead.total_seconds()
 
 
 def day_bars(days: Sequence[wire.SiteDayShown]) -> list[tuple[str, str]]:
@@ -336,10 +344,11 @@ def day_bars(days: Sequence[wire.SiteDayShown]) -> list[tuple[str, str]]:
     return list(paths.items())
 
 
-def day_ticks(begin_s: float, end_s: float) -> list[Tick]:
-    """Return marks at the beginnings of days, in UTC, as values of a chart's axis."""
-    days = range(ceil(begin_s / _DAY_S), floor(end_s / _DAY_S) + 1)
-    return [Tick(day * _DAY_S, _NAMES[(day + 3) % 7]) for day in days]  # 1 January 1970 was a Thursday
+def day_ticks(begin_s: float, end_s: float, zone: tzinfo | None = UTC) -> list[Tick]:
+    """Return marks at the beginnings of days of a zone, as values of a chart's axis."""
+    ahead_s = _ahead_s(end_s, zone)
+    days = range(ceil((begin_s + ahead_s) / _DAY_S), floor((end_s + ahead_s) / _DAY_S) + 1)
+    return [Tick(day * _DAY_S - ahead_s, _NAMES[(day + 3) % 7]) for day in days]  # 1 January 1970 was a Thursday
 
 
 def _label(at_s: float, step_s: float) -> str:
@@ -362,7 +371,11 @@ def probe_kind(outcome: str, items: int) -> str:
 
 
 def time_line(
-    begin_s: float, end_s: float, items: Sequence[tuple[float, float]], probes: Sequence[tuple[float, str]]
+    begin_s: float,
+    end_s: float,
+    items: Sequence[tuple[float, float]],
+    probes: Sequence[tuple[float, str]],
+    zone: tzinfo | None = UTC,
 ) -> _TimeLine:
     """Return the picture of items (published, seen) and probes (started, kind) in a period.
 
@@ -382,7 +395,7 @@ def time_line(
         frame.height,
         frame.left,
         frame.width - frame.right,
-        _ticks(frame),
+        _ticks(frame, zone),
         (
             _marks("unchanged", at["unchanged"], PROBES_Y, _stroke),
             _marks("failed", at["failed"], PROBES_Y, cross),
@@ -393,7 +406,7 @@ def time_line(
     )
 
 
-def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]) -> _Lanes:
+def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule], zone: tzinfo | None = UTC) -> _Lanes:
     """Return the picture of a rule's intervals for the sources with the newest ones, by name.
 
     Each interval is a span, which ends at its probe if nothing else ended it, with a mark at its probe; a line leads to
@@ -415,7 +428,7 @@ def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]
         frame.height,
         frame.left,
         frame.width - frame.right,
-        _ticks(frame),
+        _ticks(frame, zone),
         tuple(at.items()),
         " ".join(each.span for each in drawn),
         " ".join(each.lag for each in drawn if each.lag),
@@ -505,8 +518,8 @@ def _frame(begin_s: float, end_s: float, height: float) -> Frame:
     return Frame(begin_s, end_s, 1.0, width=780.0, height=height, left=40.0, right=40.0)
 
 
-def _ticks(frame: Frame) -> tuple[Tick, ...]:
-    return tuple(Tick(frame.x(tick.at), tick.label) for tick in time_ticks(frame.x_low, frame.x_high))
+def _ticks(frame: Frame, zone: tzinfo | None) -> tuple[Tick, ...]:
+    return tuple(Tick(frame.x(tick.at), tick.label) for tick in time_ticks(frame.x_low, frame.x_high, zone=zone))
 
 
 Shape = Callable[[float, float], str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from itertools import pairwise
 from typing import Annotated
 
@@ -103,7 +104,7 @@ class NumberChart:
     rows: tuple[tuple[str, float | None], ...]
 
 
-def number_charts(found: Sequence[NumberSeries], now_s: float) -> list[NumberChart]:
+def number_charts(found: Sequence[NumberSeries], now_s: float, zone: tzinfo | None = UTC) -> list[NumberChart]:
     """Return a chart of each series: a value holds until the next one is seen.
 
     >>> lamp = NumberSeries("price", "lamp", "Lamp", ((0.0, 30.0), (7200.0, 25.0)))
@@ -111,10 +112,10 @@ def number_charts(found: Sequence[NumberSeries], now_s: float) -> list[NumberCha
     >>> made.chart.lines[0].paths, [tick.label for tick in made.chart.y_ticks]
     (('64.0,8.0 420.7,8.0 420.7,176.0 599.0,176.0',), ['25', '26', '27', '28', '29', '30'])
     """
-    return [_number_chart(each, now_s) for each in found]
+    return [_number_chart(each, now_s, zone) for each in found]
 
 
-def _number_chart(series: NumberSeries, now_s: float) -> NumberChart:
+def _number_chart(series: NumberSeries, now_s: float, zone: tzinfo | None) -> NumberChart:
     numbers = [number for _, number in series.points if number is not None]
     ticks = steps_between(min(numbers), max(numbers))
     begin_s = series.points[0][0]
@@ -123,7 +124,7 @@ def _number_chart(series: NumberSeries, now_s: float) -> NumberChart:
     frame = Frame(begin_s, end_s, high, low, width=640.0, height=200.0, left=64.0, right=41.0)
     held = [(at_s, number) for (_, number), (at_s, _) in pairwise([*series.points, (end_s, None)])]
     steps = [point for pair in zip(series.points, held, strict=True) for point in pair]
-    across, up = time_ticks(begin_s, end_s, most=6), [Tick(each, f"{each:,.6g}") for each in ticks]
+    across, up = time_ticks(begin_s, end_s, most=6, zone=zone), [Tick(each, f"{each:,.6g}") for each in ticks]
     made = chart(frame, [(series.path, "found", steps)], across, up)
     dots = tuple((frame.x(at_s), frame.y(number)) for at_s, number in series.points if number is not None)
     drawn = replace(made, lines=(replace(made.lines[0], dots=dots),))

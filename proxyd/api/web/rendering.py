@@ -18,7 +18,7 @@ from proxyd.api.queries import Queries
 from proxyd.api.web import page_texts as text
 from proxyd.api.web.charts import day_bars
 from proxyd.api.web.page_gate import SIGNED
-from proxyd.core.model.field_values import iso_time, parse_iso
+from proxyd.core.model.field_values import local_time, parse_iso, with_local_times
 from proxyd.core.rules.stages.site_uptime import uptime_text
 from proxyd.core.texts.safe_text import is_web
 
@@ -59,6 +59,7 @@ class Renderer:
 
     def __init__(self, queries: Queries, files: dict[str, _StaticFile]) -> None:
         self._clock = queries.clock
+        self._deliveries = queries.deliveries
         self._templates = Environment(
             loader=DictLoader(_sources()),
             autoescape=True,
@@ -83,6 +84,7 @@ class Renderer:
             "uptime": uptime_text,
             "bars": day_bars,
             "ago": self._ago,
+            "local": lambda told: with_local_times(told, self._deliveries.zone),
             "waited": _wait_s,
             "caret": _caret,
             "warnings_of": lambda changes: text.warnings_of(changes, with_lines=True),
@@ -107,7 +109,8 @@ class Renderer:
             query=request.query,
             next_query=lambda cursor: request.rel_url.update_query(cursor=cursor).raw_query_string,
             notes=signed.session.take_notes() if signed is not None and _is_shown_whole(request) else [],
-            year=iso_time(self._clock.time_s())[:4],
+            time_zone=None if (zone := self._deliveries.zone) is None else str(zone),
+            now=local_time(self._clock.time_s(), zone),
         )
         return web.Response(
             body=page.encode("utf-8", "replace"), status=status, content_type="text/html", charset="utf-8"

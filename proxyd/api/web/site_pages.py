@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any
 
 from aiohttp import web
@@ -62,6 +63,7 @@ class SitePages:
         self._profiles = queries.profiles
         self._sites = queries.sites
         self._clock = queries.clock
+        self._deliveries = queries.deliveries
         self._listings = listings.sites
         self._render = renderer.page
 
@@ -118,7 +120,7 @@ class SitePages:
     async def site(self, request: web.Request) -> web.Response:
         """Show one site: its uptime, its outages and how long it takes to answer."""
         found = await self._listings.get_site(request.match_info["name"])
-        latency = _latency_chart(found.latencies, self._clock.time_s())
+        latency = _latency_chart(found.latencies, self._clock.time_s(), self._deliveries.zone)
         return self._render(request, "site.html", found=found, latency=latency)
 
     async def status(self, request: web.Request) -> web.Response:
@@ -132,7 +134,7 @@ class SitePages:
         return self._render(request, "status.html", name=name, sites=sites, is_up=is_up)
 
 
-def _latency_chart(latencies: Sequence[wire.LatencyShown], now_s: float) -> Chart | None:
+def _latency_chart(latencies: Sequence[wire.LatencyShown], now_s: float, zone: tzinfo | None) -> Chart | None:
     """Return the median and the 95th percentile by hour, with gaps where nothing is known."""
     if not latencies:
         return None
@@ -147,4 +149,4 @@ def _latency_chart(latencies: Sequence[wire.LatencyShown], now_s: float) -> Char
         ("95th percentile", "predicted", [(at_s, None if each is None else each.p95_s) for at_s, each in known]),
     )
     marks = [Tick(each, duration(each) if each else "0") for each in most_s]
-    return chart(frame, lines, day_ticks(begin_s, now_s), marks)
+    return chart(frame, lines, day_ticks(begin_s, now_s, zone), marks)

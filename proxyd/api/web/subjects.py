@@ -66,7 +66,7 @@ class Subjects:
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
         item_free = awaits_no_items(self._profiles.declaration, found.rules)
-        charts = number_charts(await self._plans.numbers_of(name), self._clock.time_s())
+        charts = number_charts(await self._plans.numbers_of(name), self._clock.time_s(), self._deliveries.zone)
         past = await self._past(name, days)
         return self._render(
             *(request, "source.html"),
@@ -129,7 +129,9 @@ class Subjects:
         probes = [(row.started_s, probe_kind(row.outcome, row.items)) for row in rows if row.started_s >= begin_s]
         return {
             "days": days,
-            "line": time_line(begin_s, end_s, [(each.came_s, each.seen_s) for each in items], probes),
+            "line": time_line(
+                begin_s, end_s, [(each.came_s, each.seen_s) for each in items], probes, self._deliveries.zone
+            ),
             "is_cut": len(items) == _MOST_ITEMS or len(probes) == _MOST_PROBES,
             "delays": histogram(each.seen_s - each.came_s for each in items),
             "items_seen": len(items),
@@ -178,7 +180,7 @@ class Subjects:
         end_s = self._clock.time_s()
         known = [each.delay_s for each in intervals if each.delay_s is not None and each.exact]
         return {
-            "lanes": lanes(end_s - days * _DAY_S, end_s, intervals) if intervals else None,
+            "lanes": lanes(end_s - days * _DAY_S, end_s, intervals, self._deliveries.zone) if intervals else None,
             "is_cut": len(intervals) == _MOST_INTERVALS,
             "intervals": intervals[:_MOST_LISTED],
             "intervals_found": len(intervals),

@@ -11,7 +11,7 @@ import numpy as np
 from proxyd.api import wire
 from proxyd.api.wire.base_models import time_or_none
 from proxyd.api.wire.converters import DAYS, misfit, model_of, probe_to_come, share
-from proxyd.core.model.field_values import iso_time, minute_of
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
@@ -64,7 +64,7 @@ def _warning(name: str, spell: Spell) -> str:
     ('warning: price has shown no value since 1970-01-01 00:00 UTC (5 probes)', 'warning: it has shown no item')
     """
     shown = "it has shown no items" if name == ITEMS else f"{name} has shown no value"
-    return f"warning: {shown} since {minute_of(spell.since_s)} ({spell.probes:,} probe{'s' * (spell.probes != 1)})"
+    return f"warning: {shown} since {iso_time(spell.since_s)} ({spell.probes:,} probe{'s' * (spell.probes != 1)})"
 
 
 def _policy(found: RulePolicy) -> wire.PolicyUsed:
@@ -206,7 +206,7 @@ def _origin_lines(found: Explanation) -> list[str]:
     state, subscription = found.state, found.subscription
     lines = []
     if state.health.accepted is not None:
-        accepted = f"{state.health.accepted.url} since {minute_of(state.health.accepted.at_s)}"
+        accepted = f"{state.health.accepted.url} since {iso_time(state.health.accepted.at_s)}"
         lines.append(f"its move was accepted, read at: {accepted}; `proxyd moved` shows where to write the new address")
     if found.moved_url is not None:
         lines.append(f"moved permanently, probed at: {found.moved_url}")

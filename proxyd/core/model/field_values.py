@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from html import unescape
 from urllib.parse import urlsplit
 
@@ -153,6 +153,7 @@ def _is_tracking(parameter: str) -> bool:
 
 
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
+_DAY_S = 86400.0
 _LARGEST = 2**63
 _TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
 
@@ -167,22 +168,40 @@ def iso_time(time_s: float) -> str:
     return datetime.fromtimestamp(round(time_s, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def minute_of(time_s: float) -> str:
-    """Return unix seconds for people, in UTC and to the minute.
+def local_time(time_s: float, zone: tzinfo | None) -> datetime:
+    """Return unix seconds as a clock in a zone shows them, or this machine's clock if it is ``None``."""
+    within_s = min(max(time_s, _EARLIEST_S + _DAY_S), _LATEST_S - _DAY_S)
+    return datetime.fromtimestamp(within_s, UTC).astimezone(zone)
+
+
+def minute_of(time_s: float, zone: tzinfo | None = UTC) -> str:
+    """Return unix seconds for people, to the minute, in a zone; ``None`` is that of this machine.
 
     >>> minute_of(90.0)
     '1970-01-01 00:01 UTC'
     """
-    return f"{datetime.fromtimestamp(min(max(time_s, _EARLIEST_S), _LATEST_S), UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{local_time(time_s, zone):%Y-%m-%d %H:%M %Z}"
 
 
-def day_of(time_s: float) -> str:
-    """Return the day of unix seconds for people, in UTC.
+def day_of(time_s: float, zone: tzinfo | None = UTC) -> str:
+    """Return the day of unix seconds for people, in a zone; ``None`` is that of this machine.
 
     >>> day_of(86400.0)
     '1970-01-02'
     """
-    return minute_of(time_s)[:10]
+    return minute_of(time_s, zone)[:10]
+
+
+_ISO_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def with_local_times(text: str, zone: tzinfo | None) -> str:
+    """Return a text with the times that ``iso_time`` wrote as a clock in a zone shows them, or this machine's clock.
+
+    >>> with_local_times("since 1970-01-01T00:00:01.500Z", UTC)
+    'since 1970-01-01 00:00:01 UTC'
+    """
+    return _ISO_TIME.sub(lambda found: f"{local_time(parse_iso(found[0]) or 0.0, zone):%Y-%m-%d %H:%M:%S %Z}", text)
 
 
 def length_in_words(length_s: float) -> str:

@@ -297,7 +297,7 @@ class OutcomeDecider:
         ended = self.connection.take_in(host_of(context.source.url), outcome, since_s=since_s)
         if ended is None:
             return ()
-        return outage_notices(self._known.compiled.programs.values(), ended, context.source)
+        return outage_notices(self._known.compiled.programs.values(), ended, context.source, context.zone)
 
     def _with_plan(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
         """Return a context with what the plan says of the source."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -131,8 +132,9 @@ class _Refusal:
 class AppriseChannel:
     """Sends texts in threads of its own, as apprise blocks; the guard judges every connection."""
 
-    def __init__(self, addresses: ChannelAddresses, *, timeout_s: float) -> None:
+    def __init__(self, addresses: ChannelAddresses, *, timeout_s: float, zone: tzinfo | None = UTC) -> None:
         self._addresses = addresses
+        self._zone = zone  # of the times in messages; ``None`` for that of this machine
         self._timeout_s = timeout_s
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="channel")
         self._turns = asyncio.Semaphore(_THREADS)
@@ -178,7 +180,7 @@ class AppriseChannel:
         for name in ("socket_connect_timeout", "socket_read_timeout"):  # an address may ask for years
             if not 0.0 < getattr(service, name) <= self._timeout_s:
                 setattr(service, name, self._timeout_s)
-        heading, rows = chat_rows(message.body)
+        heading, rows = chat_rows(message.body, self._zone)
         form = ChatForm.of(service, message.endpoint.partition(":")[0].lower())
         title = form.title(heading)
         return _Sending(service, form, title, form.messages(title, rows))

@@ -68,10 +68,10 @@ class ChatsAndApprise:
 def open_chats(resources: ChannelResources) -> ChatsAndApprise:
     """Return the channel of chats and push services; the threads of apprise end with the daemon."""
     settings, guard = resources.settings, resources.guard
-    schemes, timeout_s = settings.channel_schemes, settings.delivery_timeout
-    others = AppriseChannel(ChannelAddresses(schemes, guard), timeout_s=timeout_s)
+    schemes, timeout_s, zone = settings.channel_schemes, settings.delivery_timeout, settings.zone
+    others = AppriseChannel(ChannelAddresses(schemes, guard), timeout_s=timeout_s, zone=zone)
     resources.at_end(others.close)
-    return ChatsAndApprise(schemes, guard, ChatChannel(resources.session, timeout_s=timeout_s), others)
+    return ChatsAndApprise(schemes, guard, ChatChannel(resources.session, timeout_s=timeout_s, zone=zone), others)
 
 
 OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(

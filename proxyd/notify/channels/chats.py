@@ -7,6 +7,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,8 @@ class _RefusedError(DeliveryError):
 class ChatChannel:
     """Sends notifications to the services of ``SERVICES``, in as many messages as they need.
 
-    ``timeout_s`` limits each request. ``homes`` are other web addresses of services, by their names.
+    ``timeout_s`` limits each request. ``homes`` are other web addresses of services, by their names. Times are those of
+    a ``zone``, or of this machine if it is ``None``.
     """
 
     def __init__(
@@ -70,10 +72,12 @@ class ChatChannel:
         *,
         timeout_s: float,
         homes: Mapping[str, str] = MappingProxyType({}),
+        zone: tzinfo | None = UTC,
     ) -> None:
         self._session = session
         self._timeout_s = timeout_s
         self._homes = homes
+        self._zone = zone
         self._begun: OrderedDict[tuple[str, str], int] = OrderedDict()  # messages that were taken of a notification
 
     async def deliver(self, message: Message) -> str:
@@ -95,7 +99,7 @@ class ChatChannel:
             raise ValueError("this address has no parts")
         service = SERVICES[address.scheme]
         home = self._homes.get(service.name, service.home)
-        heading, rows = chat_rows(message.body)
+        heading, rows = chat_rows(message.body, self._zone)
         title = service.form.title(heading)
         texts = service.form.messages(title, rows)
         ask = _Asking(self._session, service.name, self._timeout_s, message.attempt_s)

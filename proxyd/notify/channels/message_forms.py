@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from proxyd.base.ports import Gathered
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookForm
-from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.field_values import iso_time, with_local_times
 from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.core.texts.safe_text import is_web, one_line
@@ -70,7 +70,7 @@ def sent_text(
         case MailDelivery.kind:
             return subject(rule, body), plain_text(rule, body, zone)
         case ChannelDelivery.kind:
-            return chat_text(body)
+            return chat_text(body, zone)
         case LogDelivery.kind:
             return "", subject(rule, body)
     sent = webhook_body(message_id, rule, body, form=WebhookForm(form), version=version)
@@ -175,16 +175,16 @@ def subject(rule: str, body: bytes) -> str:
     return one_line(heading(json.loads(body)["data"], rule, most=_MOST_SUBJECT))
 
 
-def chat_text(body: bytes) -> tuple[str, str]:
+def chat_text(body: bytes, zone: tzinfo | None = UTC) -> tuple[str, str]:
     """Return a heading, which is empty if the rule has its own wording, and the text of all rows."""
-    title, rows = chat_rows(body)
+    title, rows = chat_rows(body, zone)
     return title, "\n".join(rows)
 
 
-def chat_rows(body: bytes) -> tuple[str, list[str]]:
+def chat_rows(body: bytes, zone: tzinfo | None = UTC) -> tuple[str, list[str]]:
     """Return a heading, which is empty if the rule has its own wording, and a text for each row."""
     data = json.loads(body)["data"]
-    told = notifications_of(data)
+    told = _local_notifications(data, zone)
     is_set = all(each.get("message", {}).get("is_set") for each in told)
     lines = [line for each in told for line in _chat_lines(each)]
     return "" if is_set and lines else _in_line(str(data.get("rule", ""))), [*lines, *_left_out(data)]
@@ -193,7 +193,7 @@ def chat_rows(body: bytes) -> tuple[str, list[str]]:
 def plain_text(rule: str, body: bytes, zone: tzinfo | None = UTC) -> str:
     """Return a body as text for people: the rows, and below them where they come from; ``None`` is our own zone."""
     data = json.loads(body)["data"]
-    parts = [_rows(each) + _origin(rule, each, zone) for each in notifications_of(data)]
+    parts = [_rows(each) + _origin(rule, each, zone) for each in _local_notifications(data, zone)]
     parts += [f"{line}\n" for line in _left_out(data)]
     return ("\n" + "-" * 40 + "\n\n").join(parts) + f"\n-- \n{data.get('id', rule)}\n"
 
@@ -201,9 +201,21 @@ def plain_text(rule: str, body: bytes, zone: tzinfo | None = UTC) -> str:
 def html_text(rule: str, body: bytes, zone: tzinfo | None = UTC) -> str:
     """Return a body as HTML for people, in which all foreign text is escaped."""
     data = json.loads(body)["data"]
-    parts = [_html_rows(each) + _html_origin(rule, each, zone) for each in notifications_of(data)]
+    parts = [_html_rows(each) + _html_origin(rule, each, zone) for each in _local_notifications(data, zone)]
     parts += [f"<p>{escape(line)}</p>" for line in _left_out(data)]
     return f"<!doctype html><html><body>{'<hr>'.join(parts)}</body></html>"
+
+
+def _local_notifications(data: Mapping[str, Any], zone: tzinfo | None) -> list[Mapping[str, Any]]:
+    """Return the notifications of a body, with the columns that are times as a clock in a zone shows them."""
+
+    def local(value: Any) -> Any:
+        return with_local_times(value, zone) if isinstance(value, str) and len(value) == len(iso_time(0.0)) else value
+
+    return [
+        dict(each) | {"items": [{name: local(value) for name, value in item.items()} for item in each.get("items", ())]}
+        for each in notifications_of(data)
+    ]
 
 
 def sent_at(body: bytes) -> datetime:

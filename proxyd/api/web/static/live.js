@@ -1,9 +1,11 @@
 "use strict";
-// Shows times as the reader's clock does, with UTC as the hint; finer steps than days only where they matter.
+// Shows times as the reader's clock does, with UTC as the hint, unless the setting time_zone says which one to show.
 (() => {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
   const two = (number) => String(number).padStart(2, "0");
+  const said = document.getElementById("zone");
   const local = (root) => {
+    if (said && "fixed" in said.dataset) return;
     for (const each of root.querySelectorAll("time[datetime]")) {
       const at = new Date(each.dateTime);
       if (isNaN(at)) continue;
@@ -16,8 +18,7 @@
   };
   window.proxydLocal = local;
   local(document);
-  const said = document.getElementById("zone");
-  if (said) said.textContent = `times in ${zone}`;
+  if (said && !("fixed" in said.dataset)) said.textContent = `times in ${zone}`;
 })();
 
 // Follows the notifications, and replaces the live part of the page by the one that the server renders now.

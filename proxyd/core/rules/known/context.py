@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from enum import Enum
 
 from proxyd.core.model.chronon import ChrononGrid
@@ -66,6 +67,7 @@ class SourceContext:
     # until when the source or its host was left alone because the host had asked for that, in unix seconds
     throttled_until_s: float = 0.0
     domain: DomainAnswer | None = None  # what RDAP said of the domain of a site
+    zone: tzinfo | None = UTC  # of the times in sentences for people; ``None`` is that of this machine
 
     @property
     def own_rules(self) -> list[tuple[RuleProgram, StreamState]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from functools import lru_cache
 
 from proxyd.core.model.chronon import ChrononGrid
@@ -63,6 +64,7 @@ class DeciderSettings:
     # maps a host to the scope that a throttle of it silences; by default only the host
     throttle_scope: Callable[[str], str] = str
     cycle: Cycle = field(default_factory=Cycle)
+    zone: tzinfo | None = UTC  # of the times in sentences for people; ``None`` is that of this machine
 
     @property
     def grid(self) -> ChrononGrid:
@@ -211,6 +213,7 @@ class Knowledge:
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             declared_s=self.compiled.declaration_s(source.source_id),
             domain=None if source.site is None else self.domains.get(host_of(source.url)),
+            zone=self.settings.zone,
         )
 
 

@@ -7,6 +7,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -282,7 +283,9 @@ def histories(history: History, program: RuleProgram, found: Sequence[StoredEven
 _UNTOLD = frozenset({EventKind.FAILURE, EventKind.TROUBLE, EventKind.HEALTH})
 
 
-def outage_notices(programs: Iterable[RuleProgram], outage: Outage, source: Source) -> Iterator[Notification]:
+def outage_notices(
+    programs: Iterable[RuleProgram], outage: Outage, source: Source, zone: tzinfo | None = UTC
+) -> Iterator[Notification]:
     """Yield the notifications of rules that tell of failures, about an outage that an answer of ``source`` ended.
 
     A receiver of several rules gets one notification, in a digest only if none of its rules sends at once. A rule whose
@@ -293,7 +296,7 @@ def outage_notices(programs: Iterable[RuleProgram], outage: Outage, source: Sour
         deliveries = tuple(each for each in program.rule.deliveries if each not in told)
         if _tells(program, outage) and len(deliveries) >= min(1, len(program.rule.deliveries)):
             told.update(deliveries)
-            yield _notice(program, outage, source, deliveries)
+            yield _notice(program, outage, deliveries, _data(outage, source, zone))
 
 
 def _tells(program: RuleProgram, outage: Outage) -> bool:
@@ -302,16 +305,18 @@ def _tells(program: RuleProgram, outage: Outage) -> bool:
     return is_waiting and program.awaited.lasting.length_s <= outage.until_s - outage.since_s
 
 
-def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tuple[Delivery, ...]) -> Notification:
+def _notice(
+    program: RuleProgram, outage: Outage, deliveries: tuple[Delivery, ...], told: Mapping[str, Any]
+) -> Notification:
     """Return the notification of one rule; its id is the same each time that it is computed."""
     name = program.rule.name
     identity = f"{name}\0{program.accepted_s!r}\0offline\0{outage.since_s!r}"
     notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
-    data = {"id": notification_id, "rule": name, "profiles": list(program.rule.profiles), **_data(outage, source)}
+    data = {"id": notification_id, "rule": name, "profiles": list(program.rule.profiles), **told}
     return Notification(
         notification_id=notification_id,
         rule=name,
-        source_id=source.source_id,
+        source_id=told["source"],
         event_s=outage.since_s,
         created_s=outage.until_s,
         late=False,
@@ -320,8 +325,8 @@ def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tu
     )
 
 
-def _data(outage: Outage, source: Source) -> dict[str, Any]:
-    since, until = minute_of(outage.since_s), minute_of(outage.until_s)
+def _data(outage: Outage, source: Source, zone: tzinfo | None) -> dict[str, Any]:
+    since, until = minute_of(outage.since_s, zone), minute_of(outage.until_s, zone)
     said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
     return {
         "source": source.source_id,

@@ -246,9 +246,9 @@ def _event(
         "source.since": happening.since_s,
         "source.moved": after.moved_url,
         "source.silent": happening.silent or ", ".join(after.silent) or None,
-        "source.trouble": _in_words(happening, after, error, _pause(context, outcome))
+        "source.trouble": _in_words(happening, after, error, context, outcome)
         if awaited.kind is not EventKind.HEALTH or happening.kind is EventKind.SLOW
-        else _site_in_words(happening, after, error, outcome.finished_s),
+        else _site_in_words(happening, after, error, context, outcome.finished_s),
     }
     item = Item(str(awaited), fields, outcome.finished_s, str(seq))
     seen_s = outcome.finished_s
@@ -260,16 +260,18 @@ def _pause(context: SourceContext, outcome: ProbeOutcome) -> str:
     failing, until_s = context.state.health.failing, context.throttled_until_s
     if failing is None or not failing.last_s + context.spacing_s < until_s <= outcome.started_s:
         return ""
-    return f"; its host had asked for a pause until {minute_of(until_s)}"
+    return f"; its host had asked for a pause until {minute_of(until_s, context.zone)}"
 
 
-def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pause: str) -> str | None:
+def _in_words(
+    happening: _Happening, after: SourceHealth, error: str | None, context: SourceContext, outcome: ProbeOutcome
+) -> str | None:
     """Return what happened as the predicate of a sentence about the source; ``None`` for a probe."""
-    since = "" if happening.since_s is None else minute_of(happening.since_s)
+    since = "" if happening.since_s is None else minute_of(happening.since_s, context.zone)
     slow_s = after.latency_s or 0.0
     words = {
         EventKind.FAILURE: f"has failed since {since}: {error}",
-        EventKind.RECOVERY: f"answers again after failing since {since}{pause}",
+        EventKind.RECOVERY: f"answers again after failing since {since}{_pause(context, outcome)}",
         EventKind.MOVED: f"has moved to {after.moved_url}",
         EventKind.SLOW: f"has been slow since {since}: {slow_s:.1f} s, usually {after.usual_s:.1f} s at most",
         EventKind.EMPTY: f"has shown no {happening.silent} since {since}",
@@ -277,16 +279,19 @@ def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pau
     return words.get(happening.kind)
 
 
-def _site_in_words(happening: _Happening, after: SourceHealth, error: str | None, now_s: float) -> str:
+def _site_in_words(
+    happening: _Happening, after: SourceHealth, error: str | None, context: SourceContext, now_s: float
+) -> str:
     """Return what happened to a site as the predicate of a sentence about it."""
     since_s = now_s if happening.since_s is None else happening.since_s
     if happening.expiring is not None:
         name, term = happening.expiring
         of = f", {after.site.domain_name}," if name == "domain" and after.site and after.site.domain_name else ""
-        return f"has a {name}{of} that expires in {length_in_words(term.end_s - now_s)} ({day_of(term.end_s)})"
+        day = day_of(term.end_s, context.zone)
+        return f"has a {name}{of} that expires in {length_in_words(term.end_s - now_s)} ({day})"
     if happening.kind is EventKind.RECOVERY:
         return f"is up again after {length_in_words(now_s - since_s)}"
-    return f"is down since {minute_of(since_s)}: {error}"
+    return f"is down since {minute_of(since_s, context.zone)}: {error}"
 
 
 def with_probe(outcome: ProbeOutcome) -> ProbeOutcome:
