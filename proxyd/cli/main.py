@@ -127,7 +127,7 @@ _VERBS = (
     sources.hosts,
     sources.sites,
     advice_verbs.advise, advice_verbs.report,
-    notifications.notifications, notifications.show,
+    notifications.notifications, notifications.show, notifications.wait,
     profile_verbs.rules, profile_verbs.reload,
     profile_verbs.list_moves, profile_verbs.pause, profile_verbs.resume,
     profile_verbs.mute, profile_verbs.unmute,

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from proxyd.cli.printed_answers import ask, first_row, print_answer, print_json, print_lines, print_list, print_told
-from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, flag, limit, one_of, verb
+from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, duration, flag, limit, one_of, verb
 
 if TYPE_CHECKING:
     from proxyd.client import Client, StreamEvent
@@ -61,6 +61,44 @@ def _follow(options: argparse.Namespace) -> int:
                     print_told(options, [_line(event)])
 
     ask(options, follow)
+    return 0
+
+
+@verb(
+    "wait",
+    "proxyd wait stable --timeout 10m",
+    takes=[
+        argument("rule", "name of the rule"),
+        argument("--timeout", "longest wait (default: for ever)", type=duration, metavar="10m"),
+        argument("--after", "also what came after the notification at this position", type=int, metavar="POSITION"),
+        *ASKING,
+    ],
+)
+def wait(options: argparse.Namespace) -> int:
+    """Wait until a rule fires, and print what it tells; after the timeout, exit with 1."""
+    import asyncio
+
+    async def wait_for_one(client: Client) -> StreamEvent | None:
+        await client.rule(options.rule)  # names its like if there is none; the stream would wait for it
+        try:
+            async with (
+                asyncio.timeout(options.timeout),
+                aclosing(client.stream(last=options.after, rule=options.rule)) as events,
+            ):
+                async for event in events:
+                    return event
+        except TimeoutError:
+            pass
+        return None
+
+    event = ask(options, wait_for_one)
+    if event is None:
+        print_lines([f"{options.rule} did not fire"])
+        return 1
+    if options.json:
+        print(json.dumps({"position": event.position} | event.body))
+    else:
+        print_lines([_line(event)])
     return 0
 
 

@@ -195,6 +195,23 @@ async def follower(w: World) -> AsyncIterator[asyncio.subprocess.Process]:
             await process.wait()
 
 
+async def test_a_script_waits_until_a_rule_fires(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.origin.feed("feed").add(1, age_s=3600.0)
+        w.daemon.declare(w.text(["feed"], {"each": 1}))
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        nothing = await w.daemon.cli("wait", "each", "--timeout", "1ms")
+        assert (nothing.code, nothing.out) == (1, "each did not fire\n")
+        unknown = await w.daemon.cli("wait", "eech", "--timeout", "1ms")
+        assert (unknown.code, "each" in unknown.err) == (1, True)
+        news = w.origin.feeds["feed"].add(1)
+        await w.receiver.received("each", 1)
+        told = await w.daemon.cli("wait", "each", "--timeout", "60s", "--after", "0", "--json")
+        assert told.code == 0
+        assert [each["channel.item.guid"] for each in json.loads(told.out)["data"]["items"]] == news
+
+
 async def test_the_command_line_follows_and_shows_notifications(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         w.origin.feed("feed").add(1, age_s=3600.0)

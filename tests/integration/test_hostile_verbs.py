@@ -20,7 +20,8 @@ EXAMPLES = re.findall(r"^\| `[a-z -]+` \| .* \| `proxyd (.*)` \|$", Path("docs/c
 ASKING = [
     each.replace(" --follow", "")  # it asks again
     for each in EXAMPLES
-    if "url" in make_parser().parse_args(shlex.split(each)) and not each.startswith("add ")  # it asks a page first
+    if "url" in make_parser().parse_args(shlex.split(each))
+    and not each.startswith(("add ", "wait "))  # which ask a page first, and again
 ]
 EVIL = CONTROLS["escape"] + MARKUP["script"] + CONTROLS["turned"] + CONTROLS["lines"]
 

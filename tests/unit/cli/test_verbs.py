@@ -36,7 +36,7 @@ ASKING = {
     "export", "healthcheck", "sources", "probes", "items", "search", "explain", "top", "plan", "hosts", "sites",
     "advise",
     "report", "notifications",
-    "notifications show", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
+    "notifications show", "wait", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
     "token create", "token list", "token drop", "webhook list", "webhook test", "webhook dead", "webhook replay",
 }  # fmt: skip
 
