@@ -98,7 +98,7 @@ def wait(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"position": event.position} | event.body))
     else:
-        print_lines([_line(event)])
+        print_told(options, [_line(event)])
     return 0
 
 
