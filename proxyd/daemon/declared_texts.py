@@ -190,11 +190,11 @@ class DeclaredTexts:
     def statements_of(self, profile: str) -> list[Statement]:
         """Return the statements of a profile and its rules, with what each WATCH stands for."""
         watches = {(file, each.span) for file, each in self.statements if isinstance(each, Watch)}
-        own = {(file, each.span) for file, each in self.expanded if _is_of(profile, each)}
+        own = watches & {(file, each.span) for file, each in self.expanded if _is_of(profile, each)}
         return [
             each
             for file, each in self.expanded
-            if _is_of(profile, each) or (isinstance(each, CreateSource) and (file, each.span) in own & watches)
+            if _is_of(profile, each) or (own and isinstance(each, CreateSource) and (file, each.span) in own)
         ]
 
     def files_of_rules_only_in(self, profile: str) -> Iterator[str]:
