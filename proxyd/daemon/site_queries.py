@@ -120,11 +120,13 @@ class SiteQueries:
         states = await self._sites.states(names)
         days = await self._sites.days(names, since_day)
         incidents = await self._sites.incidents(names, now_s - _DAY_S)
-        return [
-            self._standing(declared[name], states.get(name), days.get(name, {}), incidents.get(name, []))
-            for name in names
-            if name in declared and declared[name].site is not None
-        ]
+        return await asyncio.to_thread(
+            lambda: [
+                self._standing(declared[name], states.get(name), days.get(name, {}), incidents.get(name, []))
+                for name in names
+                if name in declared and declared[name].site is not None
+            ]
+        )
 
     async def standing(self, name: str) -> SiteStanding:
         """Return how one site fares; raises ``NotFoundError``."""

@@ -180,11 +180,22 @@ class SourceChoices:
     def _of_kind(self, kind: SourceKind, names: Sequence[str], compiled: Compiled) -> Iterator[str]:
         estimates, holds = self._known.estimates, _KINDS[kind]
         marked = {SourceKind.FAILING: estimates.failing, SourceKind.SILENT: estimates.silent}
-        for name in marked[kind].copy() if kind in marked else names:
+        for name in marked[kind].copy() if kind in marked else _perhaps_new(names, estimates.states, compiled):
             source = compiled.sources.get(name)
             # the stored state may be that of another address
             if source is not None and holds(estimates.state(source, compiled.reading(name))):
                 yield name
+
+
+def _perhaps_new(names: Iterable[str], states: Mapping[str, SourceState], compiled: Compiled) -> Iterable[str]:
+    """Return the names of the sources that were not probed, or not under their reading; nearly all others are left."""
+    known, requests = states.get, compiled.requests.get
+    pairs = ((name, known(name), requests(name)) for name in names)
+    return [
+        name
+        for name, state, request in pairs
+        if state is None or request is None or state.last_start_s is None or state.reading != request.reading
+    ]
 
 
 _KINDS: Mapping[SourceKind, Callable[[SourceState], bool]] = {

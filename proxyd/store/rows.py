@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from sys import intern
@@ -371,14 +371,14 @@ Typed = TypeVar("Typed")
 
 def as_type(made: type[Typed], row: Row[Any], **others: Any) -> Typed:
     """Return a value from a row: each field comes from the column of its name or from ``others``."""
-    names = (each.name for each in fields(made))  # type: ignore[arg-type]  # always a dataclass
-    return made(
-        **{
-            name: others[name] if name in others else getattr(row, name)
-            for name in names
-            if name in others or hasattr(row, name)
-        }
-    )
+    places = _places(made, row._fields)  # type: ignore[arg-type]  # classes can be hashed
+    return made(**({name: row[place] for name, place in places} | others))
+
+
+@lru_cache(maxsize=500)
+def _places(made: type, columns: tuple[str, ...]) -> Sequence[tuple[str, int]]:
+    """Return the fields of a dataclass that have a column, each with its place: a page may have thousands of rows."""
+    return [(each.name, columns.index(each.name)) for each in fields(made) if each.name in columns]
 
 
 MOST_WORDS = 4_000

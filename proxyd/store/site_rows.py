@@ -66,11 +66,9 @@ class SqlSites:
     async def days(self, names: Collection[str], since_day: int) -> Mapping[str, dict[int, SiteDay]]:
         """Return the days of some sites by number, since a day."""
         c = t.site_days.c
-        query = select(t.site_days).where(is_one_of(c.source_id, names), c.day >= since_day)
-        found: dict[str, dict[int, SiteDay]] = defaultdict(dict)
-        for row in await self._read(query):
-            found[row.source_id][row.day] = rows.as_type(SiteDay, row)
-        return found
+        columns = (c.source_id, c.day, c.up_s, c.down_s, c.probes, c.failures, c.answers_s)
+        found = await self._read(select(*columns).where(is_one_of(c.source_id, names), c.day >= since_day))
+        return await asyncio.to_thread(_days_by_site, found)
 
     async def incidents(self, names: Collection[str], since_s: float) -> Mapping[str, list[Incident]]:
         """Return the newest outages of some sites that had not ended before a time, newest first."""
@@ -92,5 +90,12 @@ class SqlSites:
         return await asyncio.to_thread(_durations, found)
 
 
+def _days_by_site(found: Sequence[Any]) -> Mapping[str, dict[int, SiteDay]]:
+    by_site: dict[str, dict[int, SiteDay]] = defaultdict(dict)
+    for name, day, *sums in found:  # by their places: there are 90 of each site
+        by_site[name][day] = SiteDay(day, *sums)
+    return by_site
+
+
 def _durations(found: Sequence[Any]) -> list[tuple[float, float]]:
-    return [(row.started_s, row.finished_s - row.started_s) for row in reversed(found)]
+    return [(started_s, finished_s - started_s) for started_s, finished_s in reversed(found)]

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from html import unescape
 from urllib.parse import urlsplit
 
@@ -158,6 +159,7 @@ _LARGEST = 2**63
 _TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
 
 
+@lru_cache(maxsize=1024)  # a page of sites names the same 90 days for each of them
 def iso_time(time_s: float) -> str:
     """Return unix seconds as ISO 8601 in UTC, to the millisecond; such times sort as texts.
 
