@@ -42,6 +42,7 @@ from proxyd.daemon.source_choices import SourceChoice, SourceKind
 
 _PART, _RULES_PART = 2, 50  # sources, and rules, that take some milliseconds
 _MOST_RULES = 20_000  # of all sources, or of all profiles, on a page
+_MOST_SOURCES, _MOST_SITES = 100, 50  # in an answer: each source takes 2 ms to explain, each site has 90 days
 _MOST_NAMED, _MOST_NAMES = 1_000, 20_000  # sources of a rule, and of all rules in an answer
 _PICTURE_HEADERS = {
     "Cache-Control": "private, no-cache",
@@ -140,7 +141,7 @@ class ProfileListings:
         """List the sources, by name: state, rate, next probe and its reason."""
         chosen = await self._choices.choose(await asyncio.to_thread(self._choice, asked))
         first = index_after(chosen, asked.cursor)
-        names = chosen[first : first + asked.limit]
+        names = chosen[first : first + min(asked.limit, _MOST_SOURCES)]
         after = first + len(names)
         items: list[wire.SourceListed] = []
         theirs = await self._peers.list_sources(names)
@@ -313,9 +314,10 @@ class _SiteListings:
 
     async def list_sites(self, window: wire.ListWindow) -> wire.Page[wire.SiteShown]:
         """List the sites, by name: whether each is up, its uptime, and what expires."""
-        names, next_cursor = page_of_names(await self._sites.names(), window)
-        found = await self._sites.standings(names)
-        return wire.Page[wire.SiteShown](items=wire.SiteShown.list_of(found), next_cursor=next_cursor)
+        some = wire.ListWindow(limit=min(window.limit, _MOST_SITES), cursor=window.cursor)
+        names, next_cursor = page_of_names(await self._sites.names(), some)
+        items = await asyncio.to_thread(wire.SiteShown.list_of, await self._sites.standings(names))
+        return wire.Page[wire.SiteShown](items=items, next_cursor=next_cursor)
 
     async def get_site(self, name: str) -> wire.SiteDetails:
         """Show one site with its outages, and how long it took to answer in the last week."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -23,8 +24,10 @@ from proxyd.core.language import Statement, Watch, address_to_watch, format_stat
 from proxyd.core.language.watch_wishes import sites_text
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import SITE_CLASS
+from proxyd.daemon.site_queries import ShownIncident, SiteStanding
 
 _LONGEST, _MOST_SITES = 20_000, 200  # characters of a field of the form, and addresses in it
+_MOST_OUTAGES = 10  # of a site on a status page, which may show 50 sites
 _WEEK_S = 7 * 86400.0
 
 
@@ -126,12 +129,14 @@ class SitePages:
     async def status(self, request: web.Request) -> web.Response:
         """Show the chosen sites of a status page to everybody, without addresses and reasons."""
         name = request.match_info["name"]
-        sites: list[dict[str, Any]] = [
-            {"shown": wire.SiteShown.model_validate(standing), "incidents": wire.IncidentShown.list_of(past)}
-            for standing, past in await self._sites.status_page(name)
-        ]
+        found = await self._sites.status_page(name)
+        sites = await asyncio.to_thread(lambda: [_status_of(standing, past) for standing, past in found])
         is_up = all(each["shown"].state != "down" for each in sites)
-        return self._render(request, "status.html", name=name, sites=sites, is_up=is_up)
+        return self._render(request, "status.html", name=name, sites=sites, is_up=is_up, most_listed=_MOST_OUTAGES)
+
+
+def _status_of(standing: SiteStanding, past: Sequence[ShownIncident]) -> dict[str, Any]:
+    return {"shown": wire.SiteShown.model_validate(standing), "incidents": wire.IncidentShown.list_of(past)}
 
 
 def _latency_chart(latencies: Sequence[wire.LatencyShown], now_s: float, zone: tzinfo | None) -> Chart | None:
