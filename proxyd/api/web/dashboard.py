@@ -71,6 +71,7 @@ class Dashboard:
         self._files = static_files()
         self._renderer = Renderer(queries, self._files)
         self._sessions = Sessions(queries)
+        self._compiling: asyncio.Task[None] | None = None
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
@@ -171,7 +172,12 @@ class Dashboard:
         return web.Response(body=file.body, content_type=file.media_type, charset="utf-8", headers=headers)
 
     async def sign_in_form(self, request: web.Request) -> web.Response:
-        """Show the sign-in form; a cookie proves that the form is ours."""
+        """Show the sign-in form; a cookie proves that the form is ours.
+
+        All pages begin here after a start: while somebody looks for a token, the other pages are made ready.
+        """
+        if self._compiling is None:
+            self._compiling = asyncio.create_task(asyncio.to_thread(self._renderer.compile_all), name="templates")
         return self._sign_in_page(request, local_path(request.query.get("next", "/")))
 
     def _sign_in_page(self, request: web.Request, back: str, *, status: int = 200, error: str = "") -> web.Response:

@@ -96,6 +96,11 @@ class Renderer:
             "static": {name: f"/static/{name}?v={file.tag}" for name, file in files.items()},
         }
 
+    def compile_all(self) -> None:
+        """Compile the templates; in a thread, or the first reader of each page would hold the loop for 100 ms."""
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
+
     def page(self, request: web.Request, template: str, *, status: int = 200, **facts: Any) -> web.Response:
         """Return a page; ``can`` tells the template which scopes its reader has."""
         signed = request.get(SIGNED)
