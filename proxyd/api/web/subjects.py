@@ -26,6 +26,7 @@ from proxyd.core.rules.answers.explanation import Explanation
 
 _DAY_S = 86400.0
 _FIRST_ITEMS, _LOGGED, _MOST_LISTED = 10, 30, 100
+_MOST_STATES = 20  # of a page, with a difference each; its history has them all
 _MOST_PLANNED, _MOST_NAMED = 1000, 5
 _LEAST_DELAYS = 5  # below that a histogram says nothing
 _MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
@@ -67,7 +68,7 @@ class Subjects:
         place = self._moves.places([name]).get(name)
         item_free = awaits_no_items(self._profiles.declaration, found.rules)
         charts = number_charts(await self._plans.numbers_of(name), self._clock.time_s(), self._deliveries.zone)
-        past = await self._past(name, days)
+        past = await self._past(name, days, most_items=_MOST_STATES if is_text else _MOST_LISTED)
         return self._render(
             *(request, "source.html"),
             found=found,
@@ -117,14 +118,14 @@ class Subjects:
             raise no_such_source(name, declared)
         return found
 
-    async def _past(self, name: str, days: int) -> dict[str, Any]:
+    async def _past(self, name: str, days: int, most_items: int) -> dict[str, Any]:
         """Return the items and probes of the last days, as a picture and as lists."""
         end_s = self._clock.time_s()
         begin_s = end_s - days * _DAY_S
         rows = await self._plans.made_probes(name, before=None, limit=_MOST_PROBES)
         items = await self._plans.seen_items(name, days=float(days), limit=_MOST_ITEMS)
         made = wire.ProbeMade.list_of(rows[:_MOST_LISTED])
-        events = await self._plans.shown_events(name, before=None, limit=_MOST_LISTED)
+        events = await self._plans.shown_events(name, before=None, limit=most_items)
         listed: list[wire.ItemEvent] = [payloads.item_event(each) for each in events]
         probes = [(row.started_s, probe_kind(row.outcome, row.items)) for row in rows if row.started_s >= begin_s]
         return {
@@ -139,7 +140,7 @@ class Subjects:
             "first_items": _FIRST_ITEMS,
             "made": made,
             "logged": _LOGGED,
-            "most_listed": _MOST_LISTED,
+            "most_items": most_items,
             "least_delays": _LEAST_DELAYS,
         }
 
