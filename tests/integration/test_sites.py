@@ -13,9 +13,12 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.model.suspension import Subject
+from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.stages.site_uptime import Incident, SiteChange
 from tests.fakes import FakeClock
 from tests.integration.api_world import T0, Running, running_api
 from tests.integration.dashboard_world import HOSTILE, Browser
+from tests.observations import observed
 
 SITE, DAY_S = "shop.example.org", 86400.0
 PATH = f"/api/v1/sites/{SITE}"
@@ -198,3 +201,33 @@ async def test_a_status_page_is_for_everybody_and_tells_no_reasons(running: Runn
     assert not any(each in page for each in ("10.1.2.3", "https://shop", "Sign out", "gone.example.org"))
     assert (await browser.get("/status/other"))[0] == 404
     assert (await browser.get(f"/sites/{SITE}"))[1].count("Sign in") > 0
+
+
+async def test_a_status_page_says_how_many_outages_it_leaves_out(running: Running, browser: Browser) -> None:
+    store = running.control.resources.store
+    outcome = ProbeOutcome(SITE, OutcomeKind.SAME_BODY, T0, T0)
+    for number in range(12):
+        began_s = T0 - 3600.0 * (number + 1)
+        for incident in (Incident(began_s, reason="x"), Incident(began_s, began_s + 60.0)):
+            change = SiteChange((), incident)
+            await store.record(observed(SourceState(SITE, f"https://{SITE}"), outcome, site=change))
+    _, page = await browser.get("/status/public")
+    assert "12 outages" in page
+    assert "the newest 10 of 12" in page
+    assert page.count('data-label="Lasted"') == 10
+
+
+async def test_answers_hold_50_sites_and_100_sources_and_lead_on(running: Running) -> None:
+    names = [f"s{number:03d}.example.org" for number in range(120)]
+    watches = "".join(f"WATCH 'https://{name}/' OF SITE INTO \"P\" DOMAIN NONE;" for name in names)
+    await running.control.declarations.declare(watches)
+    for path, most, member in (("/api/v1/sites", 50, "name"), ("/api/v1/sources", 100, "source")):
+        found, pages, cursor = list[str](), list[int](), ""
+        while cursor is not None:
+            _, page = await asked(running, f"{path}?limit=500{cursor and f'&cursor={cursor}'}")
+            found += [each[member] for each in page["items"]]
+            pages.append(len(page["items"]))
+            cursor = page["next_cursor"]
+        assert set(found) >= {*names, SITE}
+        assert len(found) == len(set(found))
+        assert max(pages) == most
