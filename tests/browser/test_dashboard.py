@@ -21,7 +21,6 @@ from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import HOSTILE, TITLED, WEEKS, live
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PAGES = {
     "news": "",
     "search": "search?q=evening",
@@ -47,18 +46,6 @@ PAGES = {
     "missing": "sources/nowhere",
     "lost": "no/such/page",
 }
-SHOWN = (
-    "news",
-    "sources",
-    "source",
-    "why",
-    "rule",
-    "search",
-    "state",
-    "plan",
-    "tokens",
-    "notifications",
-)  # in the documents
 _HEADER_OVERLAPS = """(() => {
   const last = document.querySelector("nav li:last-child").getBoundingClientRect();
   const who = document.querySelector(".who").getBoundingClientRect();
@@ -291,10 +278,10 @@ async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_pat
 
 @asynccontextmanager
 async def lived(
-    folder: Path, days: float, scope: Scope = "write", of: Mapping[str, tuple[Week, float]] = WEEKS
+    folder: Path, days: float, scope: Scope = "write", of: Mapping[str, tuple[Week, float]] = WEEKS, **settings: object
 ) -> AsyncIterator[tuple[Running, str, str]]:
     """Yield a daemon that lived some days, its address, and a token."""
-    async with running_api(folder, declared=of is WEEKS) as api:
+    async with running_api(folder, declared=of is WEEKS, **settings) as api:
         await live(api, days=days, of=of)
         token, shown = new_token("ada", scope, now_s=api.control.queries.clock.time_s(), expires_in_s=None)
         await api.control.queries.access.add_token(token)
@@ -403,25 +390,6 @@ async def test_hostile_titles_run_nothing(chromium: Browser, tmp_path: Path) -> 
         await page.goto(f"{base}/sources")
         await page.get_by_role("link", name=HOSTILE[:20]).first.click()
         await expect(page.get_by_role("heading", level=1)).to_contain_text("<script>alert('x')</script>")
-
-
-@pytest.mark.long
-async def test_the_pictures_of_the_documents(chromium: Browser, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """Runs at little length unless the pictures are asked for."""
-    writes = bool(pytestconfig.getoption("--write-images", default=False))
-    folder = IMAGES if writes else tmp_path / "images"
-    folder.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "world").mkdir()
-    async with lived(tmp_path / "world", 16.0 if writes else 1.0, "admin", TITLED) as (_, base, token):
-        for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
-            options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
-            async with opened(chromium, **options) as page:
-                await sign_in(page, base, token)
-                for name in SHOWN if writes else ("news",):
-                    await page.goto(f"{base}/{'search?q=harbour' if name == 'search' else PAGES[name]}")
-                    size = "" if width == 1280 else "-phone"
-                    await page.screenshot(path=folder / f"{name}-{scheme}{size}.png")
-                    assert (folder / f"{name}-{scheme}{size}.png").stat().st_size > 10_000
 
 
 async def test_two_clicks_lead_to_why_to_what_arrived_and_to_silence_for_the_night(
