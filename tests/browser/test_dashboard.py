@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -278,7 +279,7 @@ async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_pat
 
 @asynccontextmanager
 async def lived(
-    folder: Path, days: float, scope: Scope = "write", of: Mapping[str, tuple[Week, float]] = WEEKS, **settings: object
+    folder: Path, days: float, scope: Scope = "write", of: Mapping[str, tuple[Week, float]] = WEEKS, **settings: Any
 ) -> AsyncIterator[tuple[Running, str, str]]:
     """Yield a daemon that lived some days, its address, and a token."""
     async with running_api(folder, declared=of is WEEKS, **settings) as api:
