@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +50,7 @@ async def test_items_come_change_and_stay(
         ("insert", "Old", True, link, None),
     ]
     assert found[0]["changes"]["channel.item.description"] == {"from": None, "to": "More"}
-    assert [line.split()[2] for line in shown.splitlines()[1:]] == ["changed", "new", "first"]
+    assert [re.split(" {2,}", line)[2] for line in shown.splitlines()[1:]] == ["changed", "new", "first"]
     assert "javascript" not in shown
 
 
