@@ -120,7 +120,7 @@ _VERBS = (
     administration.DATABASE, administration.migrate, administration.copy, administration.vacuum,
     administration.backup, administration.restore,
     administration.CLUSTER, administration.init,
-    service.config, service.version,
+    service.mcp, service.config, service.version,
     local_profiles.check, local_profiles.fmt, local_profiles.import_feeds, local_profiles.export,
     add.add, add.remove, probe.probe, completion,
     sources.sources, sources.probes, sources.items, sources.search, sources.explain, sources.top, sources.plan,

@@ -10,10 +10,11 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import tzinfo
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from proxyd.base.interpreter import without
-from proxyd.cli.printed_answers import ask, print_answer, print_json, print_lines, settings_of, with_noun
+from proxyd.cli.printed_answers import ask, client_of, print_answer, print_json, print_lines, settings_of, with_noun
 from proxyd.core.errors import ConfigError, ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
@@ -131,6 +132,18 @@ def healthcheck(options: argparse.Namespace) -> int:
     state = f"not ready: {', '.join(failed)}; the daemon's log says more" if failed else "ready"
     print_answer(options, answer, [state])
     return 1 if failed else 0
+
+
+@verb("mcp", "proxyd mcp", takes=[URL])
+async def mcp(options: argparse.Namespace) -> int:
+    """Serve agents on standard input and output, by the Model Context Protocol."""
+    if find_spec("mcp") is None:
+        raise ConfigError(["this needs proxyd[mcp]: pip install 'proxyd[mcp]'"])
+    from proxyd.cli.agent_tools import make_server
+
+    async with client_of(options) as client:
+        await make_server(client).run_stdio_async()
+    return 0
 
 
 @verb("config", "proxyd config", "proxyd config --json", takes=[JSON])

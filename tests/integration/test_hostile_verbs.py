@@ -21,7 +21,7 @@ ASKING = [
     each.replace(" --follow", "")  # it asks again
     for each in EXAMPLES
     if "url" in make_parser().parse_args(shlex.split(each))
-    and not each.startswith(("add ", "wait "))  # which ask a page first, and again
+    and not each.startswith(("add ", "wait ", "mcp"))  # which ask a page, or for ever
 ]
 EVIL = CONTROLS["escape"] + MARKUP["script"] + CONTROLS["turned"] + CONTROLS["lines"]
 

@@ -15,6 +15,7 @@ from proxyd.cli.notifications import show
 from proxyd.terminal.verbs import address, whole
 
 WITHOUT_JSON = {
+    "mcp",
     "serve",
     "cluster",
     "cluster init",
@@ -33,7 +34,7 @@ WITHOUT_JSON = {
 }
 ASKING = {
     "add", "remove", "moved", "probe", "pause", "resume", "mute", "unmute",
-    "export", "healthcheck", "sources", "probes", "items", "search", "explain", "top", "plan", "hosts", "sites",
+    "export", "healthcheck", "mcp", "sources", "probes", "items", "search", "explain", "top", "plan", "hosts", "sites",
     "advise",
     "report", "notifications",
     "notifications show", "wait", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
