@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from pathlib import Path
 from socket import AF_INET
@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-import requests
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
@@ -30,6 +29,7 @@ from proxyd.net.host_turns import HostTokens
 from proxyd.net.session import make_session
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.channel_routing import make_channels
+from proxyd.notify.channels.chat_services import SERVICES
 from proxyd.notify.channels.message_forms import chat_text
 from proxyd.probing.http.fetcher import Fetcher
 from proxyd.probing.prober import HttpProber, LocalTransport
@@ -63,6 +63,7 @@ class World:
     receipts: list[Receipt] = field(default_factory=list)
     runs: bool = False
     delivers: bool = False
+    chats: Set[str] = frozenset()
     last_position: int = 0
     built: Built | None = None
 
@@ -117,6 +118,8 @@ class World:
         if request.method == "POST":
             self.receive(address, await request.read())
         given = self.answers.get(f"{address} cookie") if "Cookie" in request.headers else None
+        if request.host in self.chats:
+            given = self.answers.get(f"http://{request.host}/", Answer(200, body=b'{"ok": true}'))
         given = given or self.answers.get(address, Answer(404))
         match given.fault:
             case "closed":
@@ -171,20 +174,10 @@ async def _origins(world: World) -> AsyncIterator[int]:
 
 
 def _catch_chats(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Let services of chats, which are asked from threads and by https, answer as a case says."""
-
-    def send(_adapter: object, request: requests.PreparedRequest, **_options: object) -> requests.Response:
-        address = str(request.url)
-        host = urlsplit(address).hostname
-        body: Any = request.body or b"{}"
-        world.receive(address, body if isinstance(body, bytes) else body.encode())
-        given = world.answers.get(f"http://{host}/", Answer(200, body=b'{"ok": true}'))
-        response = requests.Response()
-        response.status_code, response._content, response.request = given.status, given.body, request
-        response.headers.update(given.headers)
-        return response
-
-    patch.setattr(requests.adapters.HTTPAdapter, "send", send)
+    """Let services of chats, which are asked by https elsewhere, answer as a case says."""
+    plain = {scheme: replace(each, home=each.home.replace("https://", "http://")) for scheme, each in SERVICES.items()}
+    world.chats = frozenset(urlsplit(each.home).hostname or "" for each in plain.values())
+    patch.setattr("proxyd.notify.channels.chats.SERVICES", plain)
 
 
 @asynccontextmanager

@@ -37,13 +37,11 @@ RECEIPT_CHECKS: Mapping[str, Callable[[Sequence[Receipt], str], bool]] = {
     "has": lambda receipts, text: _count(receipts, text) > 0,
     "lacks": lambda receipts, text: _count(receipts, text) == 0,
     "once": lambda receipts, text: _count(receipts, text) == 1,
-    "mode": lambda receipts, name: all(each.body.get("parse_mode") == name for each in receipts),
     "no": lambda receipts, _pings: all(map(_is_silent, receipts)),
 }
 """The lines below ``sent``: how many messages, of how many characters, with which texts, as Telegram reads them."""
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:apprise")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_what_must_be_told_is_told(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if any(step.verb == "import" for step in case.steps):
