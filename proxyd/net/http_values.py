@@ -221,7 +221,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return one_line(f"{error.host}: {error.os_error.strerror or error.os_error}")
     if isinstance(error, aiohttp.ClientConnectorError):
-        return one_line(f"{error.host}: {error.os_error}")
+        refused = isinstance(error.os_error, ConnectionRefusedError)  # asyncio's text names errno and a tuple
+        return one_line(f"{error.host}: {'connection refused' if refused else error.os_error}")
     return one_line(str(error)) or type(error).__name__
 
 

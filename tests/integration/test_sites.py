@@ -17,7 +17,7 @@ from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.stages.site_uptime import Incident, SiteChange
 from tests.fakes import FakeClock
 from tests.integration.api_world import T0, Running, running_api
-from tests.integration.dashboard_world import HOSTILE, Browser
+from tests.integration.dashboard_world import HOSTILE, Browser, field
 from tests.observations import observed
 
 SITE, DAY_S = "shop.example.org", 86400.0
@@ -231,3 +231,11 @@ async def test_answers_hold_50_sites_and_100_sources_and_lead_on(running: Runnin
         assert set(found) >= {*names, SITE}
         assert len(found) == len(set(found))
         assert max(pages) == most
+
+
+async def test_who_changes_the_watch_of_a_site_comes_back_to_the_site_s_source(browser: Browser) -> None:
+    await browser.sign_in("write")
+    form = {"tag": field(await browser.get(f"/sources/{SITE}/change"), "tag")}
+    text = f"WATCH 'https://{SITE}/' OF SITE INTO \"P\" DOMAIN NONE HOLDING 'Welcome';"
+    answer, _ = await browser.post(f"/sources/{SITE}/change", form | {"text": text})
+    assert (answer.status, answer.headers["Location"]) == (303, f"/sources/{SITE}")

@@ -59,7 +59,13 @@ class StatementEditor:
             status = verdict.problem.status if verdict.problem else 400
             return self._page(request, written, status=status, text=form["text"], tag=form["tag"], verdict=verdict)
         request[SIGNED].session.say("Saved.", *warnings_of(changes, with_lines=True))
-        raise web.HTTPSeeOther(_page_of(_list_of(request), sent))
+        raise web.HTTPSeeOther(self._page_after(request, sent, is_copy=bool(form["copy"])))
+
+    def _page_after(self, request: web.Request, sent: Parsed, *, is_copy: bool) -> URL:
+        """Return the page of what was changed, or of what a text declares under another name."""
+        of, name, declared = _list_of(request), request.match_info["name"], self._profiles.declaration
+        is_there = name in (declared.rules if of == "rules" else declared.sources)  # a WATCH declares both
+        return URL(f"/{of}/{part(name)}", encoded=True) if is_there and not is_copy else _page_of(of, sent)
 
     async def remove(self, request: web.Request) -> web.StreamResponse:
         """Remove the statement, and keep it for a day."""

@@ -66,3 +66,5 @@ def test_what_went_wrong_is_described_without_the_address() -> None:
     key = ConnectionKey("a.example", 80, is_ssl=False, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
     unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     assert describe(aiohttp.ClientConnectorDNSError(key, unknown)) == "a.example: Name or service not known"
+    refused = ConnectionRefusedError(111, "Connect call failed ('192.0.2.1', 80)")
+    assert describe(aiohttp.ClientConnectorError(key, refused)) == "a.example: connection refused"
