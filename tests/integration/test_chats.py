@@ -165,7 +165,7 @@ def pushover(request: web.Request, body: bytes, said: Any) -> str:
 
 
 def plain_json(request: web.Request, body: bytes, said: Any) -> str:
-    need(request.path == "/a/b" and request.headers["X-Key"] == "k y", "headers")
+    need(request.path == "/a/b/" and request.headers["X-Key"] == "k+y", "headers")
     need(request.headers["Authorization"] == "Basic dTpw", "login")
     return str(said["message"])
 
@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Callable[[web.Request, bytes, Any], str | None], str]] = 
     "workflows": (teams, "workflows://teams.example/flow/s%2Bg"),
     "mmost": (mattermost, "mmost://{at}/tok?channel=news"),
     "pover": (pushover, "pover://usr@app/phone?priority=emergency"),
-    "json": (plain_json, "json://u:p@{at}/a/b?+X-Key=k+y"),
+    "json": (plain_json, "json://u:p@{at}/a/b/?+X-Key=k+y"),
     "form": (plain_form, "form://{at}/a?method=put"),
 }
 
@@ -280,6 +280,66 @@ async def test_a_refusal_says_why_and_no_secret() -> None:
     assert "123:abc" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (400, "[" * 60_000, {}),
+        (400, '{"message":' * 5000, {}),
+        (400, '{"message":' * 900 + "1" + "}" * 900, {}),
+        (400, '{"message": ["\\ud800"], "errors": 7}', {}),
+        (429, '{"retry_after": 1%s}' % ("0" * 400), {}),
+        (429, '{"retry_after_ms": 1%s}' % ("0" * 400), {}),
+        (429, '{"parameters": [1]}', {}),
+        (429, "", {"X-Limit-App-Reset": "inf"}),
+        (302, "", {"Location": "http://10.0.0.1/"}),
+        (400, "no gzip", {"Content-Encoding": "gzip"}),
+    ],
+)
+async def test_no_answer_of_a_service_is_more_than_a_refusal(status: int, body: str, headers: dict[str, str]) -> None:
+    async with serving("json") as (receiver, channel, url):
+        receiver.answers = {1: web.Response(status=status, text=body, headers=headers)}
+        with pytest.raises(DeliveryError, match=f"the receiver answered {status}") as caught:
+            await channel.deliver(message(url, ["a"]))
+        assert caught.value.retryable
+        assert caught.value.retry_after_s is None
+        assert receiver.asked == 1
+
+
+async def test_what_was_accepted_is_not_sent_again_because_of_its_answer() -> None:
+    async with serving("json") as (receiver, channel, url):
+        receiver.answers = {1: web.Response(text="no gzip", headers={"Content-Encoding": "gzip"})}
+        await channel.deliver(message(url, ["a"]))
+    assert receiver.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "secret"),
+    [
+        ("json", "json://me:pass%20%22word@{at}/hook/?+X-Key=topsecret", r"pass[ %+]|topsecret|Basic \w|hook"),
+        ("pover", "pover://useruser@tokentoken", "useruser|tokentoken"),
+        ("slack", "slack://xoxb-1-2/#news", "xoxb"),
+        ("matrix", "matrix://me:password@{at}/#room", "password"),
+        ("gotify", "gotify://{at}/tokentoken", "tokentoken"),
+        ("ntfy", "ntfy://{at}/topic?token=tk_secret", "tk_secret"),
+    ],
+)
+async def test_a_service_that_repeats_a_request_gives_no_secret_away(name: str, url: str, secret: str) -> None:
+    async with serving(name) as (receiver, channel, _):
+
+        def repeat(request: web.Request, body: bytes, said: Any) -> str:
+            told = [str(said)] if isinstance(said, dict) else []
+            told += [
+                f"{request.headers.get(name)} {request.url}" for name in ("Authorization", "X-Key", "X-Gotify-Key")
+            ]
+            raise RefusedError(" ".join(told)[-190:])
+
+        receiver.read = repeat
+        at = f"127.0.0.1:{channel._homes['Slack'].rpartition(':')[2]}"
+        with pytest.raises(DeliveryError, match="answered 400: ") as caught:
+            await channel.deliver(message(url.replace("{at}", at), ["a"]))
+    assert not re.search(secret, str(caught.value))
+
+
 async def test_what_slack_answers_in_a_success_is_a_refusal() -> None:
     async with serving("slack") as (receiver, channel, _):
         receiver.answers = {1: web.json_response({"ok": False, "error": "not_in_channel"})}
@@ -331,6 +391,33 @@ async def test_matrix_logs_in_with_a_password() -> None:
         ("pover://user@token?sound=cash", True),
         ("jsons://h.example/x?:field=1", False),
         ("rocket://a/b@h.example", False),
+        ("ntfy://ntfy.example", False),
+        ("ntfy://ntfy.example/a,b", False),
+        ("ntfy://name@ntfy.example/a?auth=token", False),
+        ("ntfy://topic?Priority=High", True),
+        ("ntfy://topic?priority=h", False),
+        ("gotify://h.example/tok?priority=11", False),
+        ("tgram://123:abc/1,2", False),
+        ("tgram://123:abc/me@x", False),
+        ("discord://12/tok?tts=yes", False),
+        ("slack://T1/B1/x/me@x.example", False),
+        ("slack://T1/B1/x/#a:17.5", True),
+        ("matrixs://token@m.example/@user", False),
+        ("pover://user@token/#group", False),
+        ("pover://user@token?priority=9", False),
+        ("jsons://h.example/x?verify=no", False),
+        ("jsons://h.example/a;b", False),
+        ("jsons://h.example/../a", False),
+        ("jsons://h.example/x?+Host=other.example", False),
+        ("jsons://h.example/x?+Content-Length=3", False),
+        ("jsons://h.example/x?+X%20Y=1", False),
+        ("jsons://h.example/x?+X-Y=1%0d%0aX-Z:%202", False),
+        ("ntfys://ntfy.example/a?token=x%0ay", False),
+        ("jsons://h.example%2F.other.example/a", False),
+        ("jsons://h.example%23/a", False),
+        ("jsons://a@b@h.example/a", False),
+        ("jsons://h.example:99999/a", False),
+        ("jsons://[::1]:8080/a", True),
     ],
 )
 def test_what_an_address_means_is_known_here_or_left_to_apprise(url: str, is_ours: bool) -> None:

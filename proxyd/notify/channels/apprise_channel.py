@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from proxyd.core.errors import BlockedAddressError, DeliveryError
 from proxyd.core.language import channel_scheme
 from proxyd.net.guard import Guard, GuardedConnections, guard_calls
 from proxyd.notify.channels.chat_texts import ChatForm
-from proxyd.notify.channels.chats import asked_wait_s, read_answer
+from proxyd.notify.channels.chats import TakenMessages, asked_wait_s, read_answer
 from proxyd.notify.channels.message_forms import chat_rows
 
 
@@ -106,7 +105,6 @@ class ChannelAddresses:
 
 
 _THREADS = 4
-_MOST_BEGUN = 4096
 _MOST_READ = 65_536  # bytes of an answer
 T = TypeVar("T")
 
@@ -138,7 +136,7 @@ class AppriseChannel:
         self._timeout_s = timeout_s
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="channel")
         self._turns = asyncio.Semaphore(_THREADS)
-        self._begun: OrderedDict[tuple[str, str], int] = OrderedDict()  # messages that were taken of a notification
+        self._taken = TakenMessages()
 
     def close(self) -> None:
         """Start no more deliveries; running threads end by themselves."""
@@ -152,15 +150,10 @@ class AppriseChannel:
         """
         if not has_channels():
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)
-        key = message.message_id, message.endpoint
         async with self._turns:
             sending = await self._in_thread(lambda _: self._prepare(message))
-            for number in range(self._begun.pop(key, 0), len(sending.texts)):
-                self._begun[key] = number
-                await self._in_thread(partial(self._send, sending, sending.texts[number], message.attempt_s))
-            self._begun.pop(key, None)
-            while len(self._begun) > _MOST_BEGUN:
-                self._begun.popitem(last=False)
+            sends = (partial(self._send, sending, text, message.attempt_s) for text in sending.texts)
+            await self._taken.send(message, [partial(self._in_thread, send) for send in sends])
         return "the channel's service accepted it"
 
     async def _in_thread(self, call: Callable[[GuardedConnections], T]) -> T:

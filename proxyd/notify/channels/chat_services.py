@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from html import escape as escape_html
 from types import MappingProxyType
@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlencode
 
 import aiohttp
+from yarl import URL
 
 from proxyd.notify.channels.chat_texts import WEB_ADDRESS, ChatForm
 
 if TYPE_CHECKING:
     from proxyd.core.model.outcome import Picture
 
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:([^@/?]*)@)?([^/?]*)(/[^?]*)?(?:\?(.*))?")
-_COMMON_OPTIONS = frozenset({"format", "overflow", "image", "avatar", "footer", "verify", "rto", "cto"})
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:([^@/?:]*)(?::([^@/?:]*))?@)?([^/?]*)(/[^?]*)?(?:\?(.*))?")
+_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([1-9][0-9]{0,4}))?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_COMMON_OPTIONS = frozenset({"format", "overflow", "image", "avatar", "footer", "rto", "cto"})
+_YES = ("y", "t", "1", "on", "en", "al")  # the beginnings of what apprise takes for yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class ChatAddress:
     password: str
     place: str
     path: tuple[str, ...]
-    options: Mapping[str, str]
+    options: Mapping[str, str]  # in lower case, apart from those with a sign, such as headers
+    ends_with_slash: bool = False
 
     @classmethod
     def of(cls, url: str) -> ChatAddress | None:
@@ -48,16 +53,36 @@ class ChatAddress:
         found = _ADDRESS.fullmatch(url)
         if found is None:
             return None
-        user, _, password = (found[2] or "").partition(":")
-        pairs = (pair.partition("=") for pair in (found[5] or "").split("&") if pair)
+        pairs = (pair.partition("=") for pair in (found[6] or "").split("&") if pair)
+        path = found[5] or ""
         return cls(
             found[1].lower(),
-            unquote(user),
-            unquote(password),
-            unquote(found[3]),
-            tuple(unquote(part) for part in (found[4] or "").split("/") if part),
-            MappingProxyType({unquote(name): unquote(value.replace("+", " ")) for name, _, value in pairs}),
+            unquote(found[2] or ""),
+            unquote(found[3] or ""),
+            unquote(found[4]),
+            tuple(unquote(part) for part in path.split("/") if part),
+            MappingProxyType(dict(_option(name, value) for name, _, value in pairs)),
+            path.endswith("/"),
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether no part holds a character that would end a line of a request."""
+        texts = (self.user, self.password, self.place, *self.path, *self.options, *self.options.values())
+        return not any(map(_CONTROL.search, texts))
+
+    @property
+    def secrets(self) -> set[str]:
+        """The parts that may be secret."""
+        place = set() if self.names_server else {self.place}
+        hidden = {value for name, value in self.options.items() if name == "token" or name.startswith("+")}
+        return {self.user, self.password, *place, *self.path, *hidden}
+
+    @property
+    def names_server(self) -> bool:
+        """Return whether its place is a host, with or without a port, and nothing else."""
+        found = _SERVER.fullmatch(self.place)
+        return found is not None and int(found[1] or 0) < 65_536
 
     @property
     def server(self) -> str:
@@ -66,11 +91,18 @@ class ChatAddress:
 
     def has_only(self, options: frozenset[str]) -> bool:
         """Return whether there are no other options, apart from those that change nothing here."""
-        return all(name.lower() in options | _COMMON_OPTIONS for name in self.options)
+        return all(name in options | _COMMON_OPTIONS for name in self.options)
 
     def flag(self, name: str) -> bool:
         """Return whether an option says yes."""
-        return self.options.get(name, "").lower() in {"yes", "true", "1", "on"}
+        return self.options.get(name, "").lower().startswith(_YES)
+
+
+def _option(name: str, value: str) -> tuple[str, str]:
+    name = unquote(name)
+    if name.startswith(("+", "-", ":")):
+        return name, unquote(value).strip()
+    return name.lower(), unquote(value.replace("+", " ")).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +146,35 @@ class ChatService:
     picture: Callable[[Ask, str, ChatAddress, str, Post], Awaitable[Any]] | None = None
     attach: bool = False
 
+    def has_own_server(self, address: ChatAddress) -> bool:
+        """Return whether an address names the server that is asked."""
+        return not self.home or (self.name == "ntfy" and bool(address.path))
+
+    def receivers(self, address: ChatAddress) -> tuple[str, ...]:
+        """Return who is written to, or nobody if the address is not understood."""
+        if not address.is_plain or (self.has_own_server(address) and not address.names_server):
+            return ()
+        return self.targets(address)
+
 
 # -- ntfy
 
 _NTFY_PRIORITIES = {"min": 1, "low": 2, "default": 3, "normal": 3, "moderate": 3, "high": 4, "max": 5, "emergency": 5}
 
 
+_NTFY_TOPIC = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
 def _ntfy_targets(address: ChatAddress) -> tuple[str, ...]:
-    known = address.has_only(frozenset({"priority", "tags", "xtags", "click", "token", "auth"}))
-    return (address.path or ((address.place,) if not address.user else ())) if known else ()
+    known = address.has_only(frozenset({"priority", "tags", "xtags", "click", "token"}))
+    topics = address.path or ((address.place,) if not address.user else ())
+    is_known = known and _has_priority(address, _NTFY_PRIORITIES, "12345") and all(map(_NTFY_TOPIC.fullmatch, topics))
+    return topics if is_known else ()
+
+
+def _has_priority(address: ChatAddress, names: Collection[str], numbers: Collection[str]) -> bool:
+    """Return whether an address asks for no priority, or for one that is known."""
+    return address.options.get("priority", "").lower() in {"", *names, *numbers}
 
 
 def _ntfy_server(home: str, address: ChatAddress) -> str:
@@ -142,7 +194,7 @@ async def _send_ntfy(ask: Ask, home: str, address: ChatAddress, topic: str, post
     said: dict[str, Any] = {"topic": topic, "title": post.title, "message": post.text}
     priority = address.options.get("priority", "").lower()
     if priority:
-        said["priority"] = _NTFY_PRIORITIES.get(priority) or _number(priority, 3)
+        said["priority"] = _NTFY_PRIORITIES.get(priority) or int(priority)
     tags = address.options.get("tags") or address.options.get("xtags")
     if tags:
         said["tags"] = [tag.strip() for tag in tags.split(",")]
@@ -162,25 +214,31 @@ async def _picture_to_ntfy(ask: Ask, home: str, address: ChatAddress, topic: str
 # -- Gotify
 
 
+_GOTIFY_PRIORITIES = {"low": 1, "moderate": 3, "normal": 5, "high": 8, "emergency": 10}
+
+
 def _gotify_targets(address: ChatAddress) -> tuple[str, ...]:
-    return address.path[-1:] if address.has_only(frozenset({"priority"})) else ()
+    known = _has_priority(address, _GOTIFY_PRIORITIES, [str(number) for number in range(11)])
+    return address.path[-1:] if known and address.has_only(frozenset({"priority"})) else ()
 
 
 async def _send_gotify(ask: Ask, _home: str, address: ChatAddress, token: str, post: Post) -> None:
-    names = {"low": 1, "moderate": 3, "normal": 5, "high": 8, "emergency": 10}
-    priority = address.options.get("priority", "normal").lower()
-    said = {"title": post.title, "message": post.text, "priority": names.get(priority) or _number(priority, 5)}
+    priority = address.options.get("priority", "").lower() or "normal"
+    said: dict[str, Any] = {"title": post.title, "message": post.text}
+    said |= {"priority": _GOTIFY_PRIORITIES[priority] if priority in _GOTIFY_PRIORITIES else int(priority)}
     base = "/".join([address.server, *(quote(part, safe="") for part in address.path[:-1])])
     await ask(f"{base}/message", headers={"X-Gotify-Key": token}, json=said)
 
 
 # -- Telegram
 
-_TELEGRAM_TOKEN = re.compile(r"(?:bot)?\d+:[\w-]+")
+_TELEGRAM_TOKEN = re.compile(r"(?:bot)?\d+:[\w-]+", re.ASCII)
+_TELEGRAM_CHAT = re.compile(r"(?:-?\d+|@?[A-Za-z]\w*)(?::\d+)?", re.ASCII)
 
 
 def _telegram_targets(address: ChatAddress) -> tuple[str, ...]:
     known = address.has_only(frozenset({"silent", "topic", "thread", "preview", "detect", "content"}))
+    known = known and all(map(_TELEGRAM_CHAT.fullmatch, address.path))
     return address.path if known and _TELEGRAM_TOKEN.fullmatch(address.place) else ()
 
 
@@ -214,7 +272,7 @@ async def _picture_to_telegram(ask: Ask, home: str, address: ChatAddress, target
 
 
 def _discord_targets(address: ChatAddress) -> tuple[str, ...]:
-    known = address.has_only(frozenset({"thread", "tts"}))
+    known = address.has_only(frozenset({"thread"}))
     return address.path[:1] if known and address.place.isdecimal() and len(address.path) == 1 else ()
 
 
@@ -233,43 +291,62 @@ async def _send_discord(ask: Ask, home: str, address: ChatAddress, token: str, p
 # -- Slack
 
 
+_SLACK_CHANNEL = re.compile(r"([#@+]?)([\w-]+)(?::(\d+\.\d+))?")  # with a + comes the number of a channel
+_SLACK_NUMBER = re.compile(r"[CDG][A-Z0-9]{8,}")
+
+
 def _is_slack_bot(address: ChatAddress) -> bool:
     return address.place.startswith("xox")
 
 
 def _slack_targets(address: ChatAddress) -> tuple[str, ...]:
-    if not address.has_only(frozenset({"thread", "blocks", "timestamp"})):
+    is_bot = _is_slack_bot(address)
+    channels = address.path if is_bot else address.path[2:]
+    known = address.has_only(frozenset({"thread", "blocks", "timestamp"})) and (is_bot or "." not in address.place)
+    if not known or not all(map(_SLACK_CHANNEL.fullmatch, channels)):
         return ()
-    if _is_slack_bot(address):
-        return address.path
-    if len(address.path) < 2 or "." in address.place:
-        return ()
-    return address.path[2:] or ("",)
+    return channels if is_bot else channels or ("",) * (len(address.path) == 2)
 
 
 async def _send_slack(ask: Ask, home: str, address: ChatAddress, channel: str, post: Post) -> None:
     text = post.joined().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")  # all that has a meaning
     said: dict[str, Any] = {"text": text, "mrkdwn": False, "unfurl_links": False, "unfurl_media": False}
     said |= {"thread_ts": address.options["thread"]} if "thread" in address.options else {}
-    said |= {"channel": channel} if channel else {}
+    said |= _slack_channel(channel)
+    said |= {"username": address.user} if address.user else {}
     if _is_slack_bot(address):
         api = home.replace("://hooks.", "://")
         await ask(f"{api}/api/chat.postMessage", headers={"Authorization": f"Bearer {address.place}"}, json=said)
         return
-    said |= {"username": address.user} if address.user else {}
     parts = (address.place, *address.path[:2])
     await ask(f"{home}/services/{'/'.join(quote(part, safe='') for part in parts)}", json=said)
 
 
+def _slack_channel(written: str) -> dict[str, str]:
+    """Return the channel, and the thread if there is one.
+
+    >>> _slack_channel("news"), _slack_channel("+C024BE91L"), _slack_channel("#a:17.5")
+    ({'channel': '#news'}, {'channel': 'C024BE91L'}, {'channel': '#a', 'thread_ts': '17.5'})
+    """
+    found = _SLACK_CHANNEL.fullmatch(written)
+    if found is None:
+        return {}
+    sign, name, thread = found.groups()
+    is_number = sign == "+" or (not sign and _SLACK_NUMBER.fullmatch(name))
+    channel = name if is_number else f"{sign or '#'}{name}"
+    return {"channel": channel} | ({"thread_ts": thread} if thread else {})
+
+
 # -- Matrix
+
+_MATRIX_ROOM = re.compile(r"[!#]?[^\s@!#,/]+")
+_MATRIX_MODES = frozenset({"off", "disabled", "server"})  # those that ask the server of the address
 
 
 def _matrix_targets(address: ChatAddress) -> tuple[str, ...]:
-    return address.path if address.user and address.has_only(frozenset({"mode"})) and _is_room(address) else ()
-
-
-def _is_room(address: ChatAddress) -> bool:
-    return address.options.get("mode", "off").lower() in {"off", "disabled", "server"}
+    known = bool(address.user) and address.has_only(frozenset({"mode"}))
+    known = known and address.options.get("mode", "off").lower() in _MATRIX_MODES
+    return address.path if known and all(map(_MATRIX_ROOM.fullmatch, address.path)) else ()
 
 
 async def _enter_matrix(ask: Ask, address: ChatAddress, room: str) -> tuple[str, dict[str, str]]:
@@ -282,8 +359,8 @@ async def _enter_matrix(ask: Ask, address: ChatAddress, room: str) -> tuple[str,
         token = str((await ask(f"{client}/login", json=login)).get("access_token", ""))
     headers = {"Authorization": f"Bearer {token}"}
     name = room if room[0] in "!#" else f"#{room}"
-    host = address.place.partition(":")[0]
-    name = name if ":" in name else f"{name}:{host}"
+    if name[0] == "#" and ":" not in name:  # numbers of newer rooms name no server
+        name += f":{URL(address.server).host}"
     entered = await ask(f"{client}/join/{quote(name, safe='')}", headers=headers, json={})
     return str(entered.get("room_id", name)), headers
 
@@ -350,8 +427,8 @@ def _linked(address: re.Match[str]) -> str:
 def _mattermost_targets(address: ChatAddress) -> tuple[str, ...]:
     if not address.has_only(frozenset({"channel", "channels", "to", "icon_url"})) or not address.path:
         return ()
-    named = next((address.options[name] for name in ("channel", "channels", "to") if name in address.options), "")
-    return tuple(each.strip().lstrip("#") for each in named.split(","))
+    named = ",".join(address.options.get(name, "") for name in ("channel", "channels", "to")).split(",")
+    return tuple(dict.fromkeys(name for each in named if (name := each.strip().lstrip("#")))) or ("",)
 
 
 async def _send_mattermost(ask: Ask, _home: str, address: ChatAddress, channel: str, post: Post) -> None:
@@ -365,19 +442,24 @@ async def _send_mattermost(ask: Ask, _home: str, address: ChatAddress, channel: 
 # -- Pushover
 
 
+_PUSHOVER_PRIORITIES = {"lowest": "-2", "low": "-1", "moderate": "-1", "normal": "0", "high": "1", "emergency": "2"}
+_PUSHOVER_DEVICES = re.compile(r"[A-Za-z0-9_,-]*")
+
+
 def _pushover_targets(address: ChatAddress) -> tuple[str, ...]:
     known = address.has_only(frozenset({"priority", "sound", "url", "url_title", "retry", "interval", "expire"}))
-    return (",".join(address.path),) if known and address.user and address.place else ()
+    known = known and _has_priority(address, _PUSHOVER_PRIORITIES, _PUSHOVER_PRIORITIES.values())
+    devices = ",".join(address.path)
+    return (devices,) if known and _PUSHOVER_DEVICES.fullmatch(devices) and address.user and address.place else ()
 
 
 async def _send_pushover(ask: Ask, home: str, address: ChatAddress, devices: str, post: Post) -> None:
-    names = {"lowest": "-2", "low": "-1", "moderate": "-1", "normal": "0", "high": "1", "emergency": "2"}
     said = {"token": address.place, "user": address.user, "message": post.text}
     said |= {"title": post.title} if post.title else {}
     said |= {"device": devices} if devices else {}
     said |= {name: address.options[name] for name in ("sound", "url", "url_title") if name in address.options}
     if priority := address.options.get("priority", "").lower():
-        said["priority"] = names.get(priority, priority)
+        said["priority"] = _PUSHOVER_PRIORITIES.get(priority, priority)
     if said.get("priority") == "2":  # it rings again until somebody says that it was seen
         said["retry"] = address.options.get("retry") or address.options.get("interval") or "900"
         said["expire"] = address.options.get("expire") or "3600"
@@ -387,16 +469,29 @@ async def _send_pushover(ask: Ask, home: str, address: ChatAddress, devices: str
 # -- a plain POST of JSON or of a form
 
 
+_HEADER = re.compile(r"\+[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OF_THE_CONNECTION = frozenset(
+    {"+connection", "+content-encoding", "+content-length", "+expect", "+host", "+keep-alive", "+te", "+trailer"}
+) | {"+transfer-encoding", "+upgrade"}
+_PATH_SIGNS = "!$&'()*+,=:@~"
+
+
 def _plain_targets(address: ChatAddress) -> tuple[str, ...]:
-    ours = all(name.startswith("+") or name.lower() in _COMMON_OPTIONS | {"method"} for name in address.options)
+    ours = all(
+        _HEADER.fullmatch(name) and name.lower() not in _OF_THE_CONNECTION
+        for name in address.options
+        if name not in _COMMON_OPTIONS | {"method"}
+    )
+    is_path = not any(part in {".", ".."} or "#" in part or ";" in part for part in address.path)  # apprise cuts those
     method = address.options.get("method", "POST").upper()
-    return (method,) if ours and method in {"POST", "PUT", "PATCH"} and address.place else ()
+    return (method,) if ours and is_path and method in {"POST", "PUT", "PATCH"} else ()
 
 
 async def _send_plain(ask: Ask, _home: str, address: ChatAddress, method: str, post: Post) -> None:
     said = {"version": "1.0", "title": post.title, "message": post.text, "type": "info"}
     headers = _basic(address) | {name[1:]: value for name, value in address.options.items() if name.startswith("+")}
-    url = "/".join([address.server, *(quote(part, safe="") for part in address.path)])
+    url = "/".join([address.server, *(quote(part, safe=_PATH_SIGNS) for part in address.path)])
+    url += "/" * address.ends_with_slash
     content: dict[str, Any] = {"json": said | {"attachments": []}}
     if address.scheme.startswith("form"):
         content = {"data": said}
@@ -408,10 +503,6 @@ def _basic(address: ChatAddress) -> dict[str, str]:
         return {}
     login = base64.b64encode(f"{address.user}:{address.password}".encode()).decode()
     return {"Authorization": f"Basic {login}"}
-
-
-def _number(text: str, usual: int) -> int:
-    return int(text) if re.fullmatch(r"-?\d{1,2}", text) else usual
 
 
 def _picture(post: Post) -> Picture:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 from yarl import URL
 
 from proxyd.core.errors import BlockedAddressError, DeliveryError
@@ -22,8 +23,6 @@ from proxyd.notify.channels.message_forms import chat_rows
 from proxyd.notify.channels.webhook import client_errors, without_address
 
 if TYPE_CHECKING:
-    import aiohttp
-
     from proxyd.base.ports import Message
     from proxyd.net.guard import Guard
 
@@ -37,9 +36,9 @@ def chat_problem(url: str, guard: Guard) -> str | None:
     if address is None:
         return "a channel takes exactly one address, without spaces"
     service = SERVICES[address.scheme]
-    if not service.targets(address):
+    if not service.receivers(address):
         return f"{service.name} cannot be reached by this address; it is written {service.written}"
-    if service.home and not (service.name == "ntfy" and address.path):
+    if not service.has_own_server(address):
         return None
     try:
         guard.check_url(URL(address.server))
@@ -52,7 +51,24 @@ def is_understood(url: str) -> bool:
     """Return whether an address is one that is sent to from here."""
     address = ChatAddress.of(url)
     service = None if address is None else SERVICES.get(address.scheme)
-    return address is not None and service is not None and bool(service.targets(address))
+    return address is not None and service is not None and bool(service.receivers(address))
+
+
+class TakenMessages:
+    """How many messages of a notification a service took, so that the next attempt goes on with the one that failed."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    async def send(self, message: Message, steps: Sequence[Callable[[], Awaitable[Any]]]) -> None:
+        """Take the steps, one for each message, that were not taken by an earlier attempt."""
+        key = message.message_id, message.endpoint
+        for number in range(self._counts.pop(key, 0), len(steps)):
+            self._counts[key] = number
+            while len(self._counts) > _MOST_BEGUN:  # of those that were given up nobody tells
+                self._counts.popitem(last=False)
+            await steps[number]()
+        self._counts.pop(key, None)
 
 
 class _RefusedError(DeliveryError):
@@ -78,18 +94,11 @@ class ChatChannel:
         self._timeout_s = timeout_s
         self._homes = homes
         self._zone = zone
-        self._begun: OrderedDict[tuple[str, str], int] = OrderedDict()  # messages that were taken of a notification
+        self._taken = TakenMessages()
 
     async def deliver(self, message: Message) -> str:
         """Return once the service took every message; the next attempt goes on with the one that failed."""
-        key = message.message_id, message.endpoint
-        steps = self._steps(message)
-        for number in range(self._begun.pop(key, 0), len(steps)):
-            self._begun[key] = number
-            await steps[number]()
-        self._begun.pop(key, None)
-        while len(self._begun) > _MOST_BEGUN:
-            self._begun.popitem(last=False)
+        await self._taken.send(message, self._steps(message))
         return "the channel's service accepted it"
 
     def _steps(self, message: Message) -> list[Callable[[], Awaitable[Any]]]:
@@ -102,9 +111,9 @@ class ChatChannel:
         heading, rows = chat_rows(message.body, self._zone)
         title = service.form.title(heading)
         texts = service.form.messages(title, rows)
-        ask = _Asking(self._session, service.name, self._timeout_s, message.attempt_s)
+        ask = _Asking(self._session, service.name, self._timeout_s, message.attempt_s, frozenset(address.secrets))
         steps: list[Callable[[], Awaitable[Any]]] = []
-        for target in service.targets(address):
+        for target in service.receivers(address):
             for number, text in enumerate(texts):
                 picture = message.picture if service.attach and number == 0 else None
                 post = Post(title, text, f"{message.message_id}-{number}", picture)
@@ -143,42 +152,56 @@ class _Asking:
     name: str
     timeout_s: float
     now_s: float
+    secrets: frozenset[str]  # of the address
 
     async def __call__(
         self, url: str, *, method: str = "POST", headers: Mapping[str, str] | None = None, **content: Any
     ) -> Mapping[str, Any]:
+        async with client_errors(self.timeout_s):
+            try:
+                target = URL(url, encoded=True)
+                async with asyncio.timeout(self.timeout_s):
+                    response = await self.session.request(
+                        method, target, headers=headers, allow_redirects=False, **content
+                    )
+            except ValueError as error:  # its text may hold a secret
+                raise DeliveryError("the channel's address is not valid; correct it", retryable=False) from error
+            async with response:
+                said = await self._said(response)
+        if 200 <= response.status < 300 and said.get("ok") is not False:
+            return said
+        is_refused = response.status < 500 and response.status != 429
+        hidden = {part for value in (headers or {}).values() for part in (value, value.rpartition(" ")[2])}
+        raise (_RefusedError if is_refused else DeliveryError)(
+            f"{self.name} answered {response.status}{_reason(response.url, said, self.secrets | hidden)}",
+            retry_after_s=asked_wait_s(response.status, response.headers, said, self.now_s),
+        )
+
+    async def _said(self, response: aiohttp.ClientResponse) -> Mapping[str, Any]:
+        # What was accepted is not sent again because its answer never ends, or is coded wrongly
         try:
-            target = URL(url, encoded=True)
-        except ValueError as error:
-            raise DeliveryError("the channel's address is not valid; correct it", retryable=False) from error
-        async with (
-            client_errors(self.timeout_s),
-            asyncio.timeout(self.timeout_s),
-            self.session.request(method, target, headers=headers, allow_redirects=False, **content) as response,
-        ):
-            said = read_answer(await read_some(response, _MOST_READ))
-            if 200 <= response.status < 300 and said.get("ok") is not False:
-                return said
-            is_refused = response.status < 500 and response.status != 429
-            raise (_RefusedError if is_refused else DeliveryError)(
-                f"{self.name} answered {response.status}{_reason(response.url, said)}",
-                retry_after_s=asked_wait_s(response.status, response.headers, said, self.now_s),
-            )
+            async with asyncio.timeout(self.timeout_s):
+                return read_answer(await read_some(response, _MOST_READ))
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return {}
 
 
 def read_answer(body: bytes) -> Mapping[str, Any]:
     """Return the JSON object that a service answered, or ``{}``."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _reason(url: URL, said: Mapping[str, Any]) -> str:
+def _reason(url: URL, said: Mapping[str, Any], secrets: Collection[str]) -> str:
     """Return what a service says of its refusal, without the parts of its address, which may be secret."""
-    found = next((said[name] for name in ("description", "errorDescription", "message", "error") if said.get(name)), "")
-    text = one_line(without_address(url, str(found)), 200)
+    errors = said.get("errors")
+    told = [said.get(name) for name in ("description", "errorDescription", "message", "error")]
+    told += errors[:1] if isinstance(errors, list) else []
+    found = next((each for each in told if each and isinstance(each, str)), "")
+    text = one_line(without_address(url, found, secrets), 200)
     return f": {text}" if text else ""
 
 
@@ -193,9 +216,10 @@ def asked_wait_s(status: int, headers: Mapping[str, str], said: Mapping[str, Any
         return asked_s
     try:
         if (reset := headers.get("X-Limit-App-Reset")) is not None:  # Pushover's month
-            return max(0.0, float(reset) - now_s)
-        said = said.get("parameters") or said
-        seconds = float(said["retry_after"] if "retry_after" in said else said["retry_after_ms"] / 1000.0)
-    except (ValueError, TypeError, AttributeError, KeyError):
+            seconds = float(reset) - now_s
+        else:
+            said = said.get("parameters") or said
+            seconds = float(said["retry_after"] if "retry_after" in said else said["retry_after_ms"] / 1000.0)
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError):
         return None
     return seconds if isfinite(seconds) and seconds > 0.0 else None

@@ -7,11 +7,13 @@ import base64
 import binascii
 import hashlib
 import hmac
+import json
 import re
 import zlib
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
 
 import aiohttp
 from standardwebhooks import Webhook
@@ -26,7 +28,7 @@ from proxyd.notify.channels.message_forms import event_type, webhook_body
 from proxyd.tracing import NO_TRACES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from proxyd.base.ports import Clock, Message, ResolveSecret
     from proxyd.core.model.delivery import SecretRef
@@ -202,15 +204,21 @@ def _plain(data: bytes) -> bytes:
     return zlib.decompressobj(31).decompress(data, _DETAIL_BYTES) if data.startswith(b"\x1f\x8b") else data
 
 
-def without_address(url: URL, text: str) -> str:
-    """Return a text without the parts of a URL after its host: receivers often repeat them, and they may be secret.
+def without_address(url: URL, text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a text without secrets and without the parts of a URL after its host, which may be secret.
+
+    Receivers often repeat them, also as they stand in addresses and in JSON.
 
     >>> without_address(URL("https://r.example/hook?token=abcdef"), "no such page: /hook?token=abcdef")
     'no such page: [hidden]'
+    >>> without_address(URL("https://r.example/"), "wrong: a%2fbcd, a/bcd", ["a/bcd"])
+    'wrong: [hidden], [hidden]'
     """
     told = {url.raw_path_qs, url.path_qs, url.raw_path, url.path, url.raw_query_string, *url.parts, *url.query.values()}
+    told |= set(secrets)
+    told |= {written for part in told for written in (quote(part, safe=""), quote_plus(part), json.dumps(part)[1:-1])}
     for part in sorted(told, key=len, reverse=True):
-        text = text.replace(part, "[hidden]") if len(part) > 3 else text
+        text = re.sub(re.escape(part), "[hidden]", text, flags=re.IGNORECASE) if len(part) > 3 else text
     return text
 
 
