@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,12 @@ async def test_thousands_of_items_are_synchronized(parts: int, running: Running)
         ("edit-tag", [("i", "x"), ("a", READ)]),
         ("edit-tag", [("a", READ)]),
         ("edit-tag", [("i", "-1"), ("a", READ)]),
+        ("edit-tag", [("i", "1_0"), ("a", READ)]),
         ("stream/items/ids", [("s", "elsewhere")]),
+        ("stream/items/ids", [("s", "feed/\0")]),
+        ("stream/items/ids", [("s", "user/-/state/com.google/broadcast")]),
+        ("mark-all-as-read", [("s", STARRED)]),
+        ("stream/items/contents", [("i", "1")] * 1_001),
         ("stream/items/ids", [("n", "many")]),
         ("stream/items/ids", [("c", "9" * 30)]),
         ("stream/items/contents", [("i", "tag:google.com,2005:reader/item/zz")]),
@@ -160,6 +165,20 @@ async def test_thousands_of_items_are_synchronized(parts: int, running: Running)
 async def test_what_makes_no_sense_is_refused(running: Running, path: str, pairs: list[tuple[str, str]]) -> None:
     phone = await Phone.signed_in(running)
     assert (await phone.post(path, *pairs))[0] == 400
+
+
+async def test_long_articles_come_whole_until_there_are_too_many(running: Running) -> None:
+    whole = "<p>" + "word " * 30_000 + "</p>"
+    articles = [item(f"T{number}", T0 + 1.0) for number in range(70)]
+    articles = [replace(each, fields={**each.fields, "channel.item.content": whole}) for each in articles]
+    assert await running.control.loops.observer.take_in(changed("s", articles, T0 + 10.0))
+    phone = await Phone.signed_in(running)
+    found = (await phone.get("stream/contents", ("n", "250")))["items"]
+    lengths = [len(each["summary"]["content"]) for each in found]
+    assert len(lengths) == 70
+    assert lengths[0] > 100_000
+    assert sum(lengths) < 11_000_000
+    assert 0 < lengths[-1] <= 1_000
 
 
 async def test_nothing_is_told_without_the_password(running: Running) -> None:
