@@ -142,6 +142,7 @@ async def mcp(options: argparse.Namespace) -> int:
     from proxyd.cli.agent_tools import make_server
 
     async with client_of(options) as client:
+        await client.sources(limit=1)  # whoever starts it learns at once that no daemon answers, or takes its token
         await make_server(client).run_stdio_async()
     return 0
 

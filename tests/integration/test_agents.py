@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxyd.cli.main import main
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
 from proxyd.store.api_rows import Scope
@@ -101,3 +102,13 @@ async def test_nothing_that_is_asked_for_is_unbounded(running: Running) -> None:
             assert (await session.call_tool(name, given)).is_error, name
         tools = {each.name for each in (await session.list_tools()).tools}
     assert len(tools) == 12
+
+
+def test_without_a_daemon_the_server_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROXYD_TOKEN", "pxd_000000000000_none")
+    assert main(["mcp", "--url", "http://127.0.0.1:1"]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no daemon answers at http://127.0.0.1:1" in said.err

@@ -167,6 +167,21 @@ async def test_what_makes_no_sense_is_refused(running: Running, path: str, pairs
     assert (await phone.post(path, *pairs))[0] == 400
 
 
+async def test_texts_of_strangers_are_no_markup(running: Running) -> None:
+    found = item("A", T0 + 1.0)
+    hostile = {
+        "channel.item.author": "<script>a()</script>",
+        "channel.item.category": "&lt;script&gt;b()&lt;/script&gt;",
+    }
+    found = replace(found, fields={**found.fields, **hostile})
+    page = replace(item("B", T0 + 1.0), fields={"name": "B", "note": "<img src=x onerror=c()>\nsecond"})
+    assert await running.control.loops.observer.take_in(changed("s", [found, page], T0 + 10.0))
+    phone = await Phone.signed_in(running)
+    contents = {each["title"]: each["summary"]["content"] for each in (await phone.get("stream/contents"))["items"]}
+    assert "<script" not in contents["A"]
+    assert contents["B"] == "<p>name: B</p><p>note:<br>&lt;img src=x onerror=c()&gt;<br>second</p>"
+
+
 async def test_long_articles_come_whole_until_there_are_too_many(running: Running) -> None:
     whole = "<p>" + "word " * 30_000 + "</p>"
     articles = [item(f"T{number}", T0 + 1.0) for number in range(70)]

@@ -374,6 +374,19 @@ def _items(
     return shown
 
 
+def _values(values: Mapping[str, Any]) -> str:
+    r"""Return the fields of an item of a page, or what changed in them, as HTML.
+
+    >>> _values({"price": "30 → 25", "text": "+ a < b\n- c"})
+    '<p>price: 30 → 25</p><p>text:<br>+ a &lt; b<br>- c</p>'
+    """
+    told = {name: str(value) for name, value in values.items() if value is not None}
+    return "".join(
+        f"<p>{escape(name)}:{'<br>' if chr(10) in text else ' '}{escape(text).replace(chr(10), '<br>')}</p>"
+        for name, text in told.items()
+    )
+
+
 def _item(article: StoredArticle, folders: Mapping[str, frozenset[str]], declaration: Declaration) -> dict[str, Any]:
     shown, found = item_shown(article), article.item
     source = declaration.sources.get(found.source_id)
@@ -390,7 +403,7 @@ def _item(article: StoredArticle, folders: Mapping[str, frozenset[str]], declara
         "author": shown.author or "",
         "canonical": [{"href": each["href"]} for each in link],
         "alternate": link,
-        "summary": {"direction": "ltr", "content": shown.content or shown.text},
+        "summary": {"direction": "ltr", "content": shown.content or _values(shown.values) or escape(shown.text)},
         "categories": [*(f"{_STATE}{name}" for name in states), *(f"{_LABEL}{name}" for name in labels)],
         "origin": {
             "streamId": f"feed/{found.source_id}",
