@@ -137,11 +137,8 @@ def shown_event(event: StoredEvent) -> ShownEvent:
     0
     """
     fields = event.item.fields
-    before = fields if event.old is None else event.old.fields
-    own = (name for name in dict.fromkeys([*fields, *before]) if name.startswith(OF_ITEMS) or not _is_of_channel(name))
-    pairs = {name: (_comparable(name, before.get(name)), _comparable(name, fields.get(name))) for name in own}
     link = link_of(fields) or None
-    edited = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    edited = _edited(event)
     return ShownEvent(
         position=event.seq,
         kind=event.kind,
@@ -151,7 +148,7 @@ def shown_event(event: StoredEvent) -> ShownEvent:
         link=link,
         text=" ".join(texts_of(fields)[1:])[:_MOST_TEXT] if _is_of_feed(fields) else "",
         values=_values(fields, link),
-        changes={name: value_change(old, new, most=_MOST_BLOCKS) for name, (old, new) in edited.items()},
+        changes=_changes(edited),
         words=sum(starmap(_words_between, edited.values())) if event.kind is EventKind.UPDATE else None,
         event_s=event.event_s,
         seen_s=event.seen_s,
@@ -171,9 +168,23 @@ def told_update(event: StoredEvent) -> dict[str, Value] | None:
     """
     if event.old is None or _is_of_feed(event.item.fields):
         return None
-    shown = shown_event(event)
-    link: dict[str, Value] = {} if shown.link is None else {"link": shown.link}
-    return {**shown.values, **link, **dict(map(_told, shown.changes.items()))} if shown.changes else None
+    # words are not counted: of a long text that took ten times as long as all else, while nobody else could write
+    link, changes = link_of(event.item.fields) or None, _changes(_edited(event))
+    told: dict[str, Value] = _values(event.item.fields, link) | ({} if link is None else {"link": link})
+    return told | dict(map(_told, changes.items())) if changes else None
+
+
+def _edited(event: StoredEvent) -> dict[str, tuple[Value, Value]]:
+    """Return the fields of an item that an event changed, before and after it."""
+    fields = event.item.fields
+    before = fields if event.old is None else event.old.fields
+    own = (name for name in dict.fromkeys([*fields, *before]) if name.startswith(OF_ITEMS) or not _is_of_channel(name))
+    pairs = ((name, _comparable(name, before.get(name)), _comparable(name, fields.get(name))) for name in own)
+    return {name: (old, new) for name, old, new in pairs if old != new}
+
+
+def _changes(edited: Mapping[str, tuple[Value, Value]]) -> dict[str, Any]:
+    return {name: value_change(old, new, most=_MOST_BLOCKS) for name, (old, new) in edited.items()}
 
 
 def _told(change: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
