@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -231,7 +233,8 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
     for _ in range(round(_STARTING_S / _PAUSE_S)):
         try:
             made = app.create_token(settings_of(options), options.name, options.scope, expires_in_s=options.expires)
-            return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
+            with redirect_stdout(sys.stderr):  # what the database logs; scripts read the token
+                return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
         except StoreInUseError:  # a daemon holds the database, and will soon listen at its socket
             time.sleep(_PAUSE_S)
             if (found := _made_by_daemon(options)) is not None:

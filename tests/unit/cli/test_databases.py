@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic import command
+from sqlalchemy import create_engine
 
 from proxyd.cli.main import main
+from proxyd.store.databases.schema import migration_config
 from proxyd.store.databases.sqlite import file_lock
 from tests.databases import migrated_file
 
@@ -109,3 +112,13 @@ def test_a_database_that_a_daemon_holds_is_left_alone(database: Path, tmp_path: 
         for verb in (["restore", copy], ["db", "vacuum"], ["db", "copy", tmp_path / "other.db"]):
             code, _, err = say(*verb)
             assert (code, "is in use by another proxyd" in err) == (1, True), verb
+
+
+def test_what_is_printed_for_scripts_is_not_mixed_with_the_log(database: Path, say: Say) -> None:
+    engine = create_engine(f"sqlite:///{migrated_file(database)}")
+    with engine.begin() as connection:
+        command.downgrade(migration_config(connection), "0041")
+    engine.dispose()
+    code, out, err = say("token", "create", "--name", "a", "--scope", "read")
+    assert (code, out.startswith("pxd_"), out.count("\n")) == (0, True, 1)
+    assert "tables are brought to the newest schema" in err
