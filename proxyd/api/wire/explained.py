@@ -60,8 +60,8 @@ def _state(found: Explanation) -> dict[str, Any]:
 def _warning(name: str, spell: Spell) -> str:
     """Return that a field has no value, or a source no items.
 
-    >>> _warning("price", Spell(5, 0.0, 600.0)), _warning(ITEMS, Spell(1, 0.0, 0.0))[:29]
-    ('warning: price has shown no value since 1970-01-01 00:00 UTC (5 probes)', 'warning: it has shown no item')
+    >>> print(_warning("price", Spell(5, 0.0, 600.0)))
+    warning: price has shown no value since 1970-01-01T00:00:00.000Z (5 probes)
     """
     shown = "it has shown no items" if name == ITEMS else f"{name} has shown no value"
     return f"warning: {shown} since {iso_time(spell.since_s)} ({spell.probes:,} probe{'s' * (spell.probes != 1)})"
