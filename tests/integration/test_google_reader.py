@@ -207,4 +207,6 @@ async def test_nothing_is_told_without_the_password(running: Running) -> None:
     form = {"Email": "me", "Passwd": "pxd_000000000000_wrong"}
     async with running.client.post("/accounts/ClientLogin", data=form) as answer:
         assert (answer.status, await answer.text()) == (401, "Error=BadAuthentication\n")
+    async with running.client.post("/accounts/ClientLogin", data={"Passwd": "x" * 5_000}) as answer:
+        assert answer.status == 413  # whoever has no password yet cannot make it read long forms
     assert (await phone.post("stream/items/ids", ("s", "user/-/label/nobody")))[0] == 404
