@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -278,6 +279,15 @@ async def test_a_refusal_says_why_and_no_secret() -> None:
         with pytest.raises(DeliveryError, match="Telegram answered 400: no chat") as caught:
             await channel.deliver(message(url, ["a"]))
     assert "123:abc" not in str(caught.value)
+
+
+async def test_a_wording_that_leaves_nothing_is_told_by_the_name_of_its_rule() -> None:
+    async with serving("mmost") as (receiver, channel, url):
+        told = message(url, ["", "  "])
+        body = json.loads(told.body)
+        body["data"]["message"]["is_set"] = True
+        await channel.deliver(replace(told, body=json.dumps(body).encode()))
+    assert receiver.taken == ["R"]
 
 
 @pytest.mark.parametrize(

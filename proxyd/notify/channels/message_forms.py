@@ -186,8 +186,9 @@ def chat_rows(body: bytes, zone: tzinfo | None = UTC) -> tuple[str, list[str]]:
     data = json.loads(body)["data"]
     told = _local_notifications(data, zone)
     is_set = all(each.get("message", {}).get("is_set") for each in told)
-    lines = [line for each in told for line in _chat_lines(each)]
-    return "" if is_set and lines else _in_line(str(data.get("rule", ""))), [*lines, *_left_out(data)]
+    rule = _in_line(str(data.get("rule", "")))
+    lines = [line for each in told for line in _chat_lines(each) if line.strip()]  # no service takes an empty text
+    return "" if is_set and lines else rule, [*(lines or [rule]), *_left_out(data)]
 
 
 def plain_text(rule: str, body: bytes, zone: tzinfo | None = UTC) -> str:
