@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from proxyd.cli.printed_answers import ask, first_row, print_answer, print_json, print_lines, print_list, print_told
-from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, duration, flag, limit, one_of, verb
+from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, duration, flag, limit, one_of, verb, whole
 
 if TYPE_CHECKING:
     from proxyd.client import Client, StreamEvent
@@ -19,7 +19,12 @@ _LISTED = [
     argument("--since", "only those made since this time, such as 2026-01-31T12:00:00Z", metavar="TIME"),
     limit(20, most=100_000),
     flag("--follow", "print new ones as they arrive, until interrupted"),
-    argument("--after", "with --follow: start after the notification at this position", type=int, metavar="POSITION"),
+    argument(
+        "--after",
+        "with --follow: start after the notification at this position",
+        type=whole(0, 2**63 - 1),
+        metavar="POSITION",
+    ),
     URL,
     flag("--json", "print JSON; with --follow, a line for each"),
 ]
@@ -70,7 +75,12 @@ def _follow(options: argparse.Namespace) -> int:
     takes=[
         argument("rule", "name of the rule"),
         argument("--timeout", "longest wait (default: for ever)", type=duration, metavar="10m"),
-        argument("--after", "also what came after the notification at this position", type=int, metavar="POSITION"),
+        argument(
+            "--after",
+            "also what came after the notification at this position",
+            type=whole(0, 2**63 - 1),
+            metavar="POSITION",
+        ),
         *ASKING,
     ],
 )
