@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import wraps
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from mcp.server import MCPServer
@@ -16,7 +18,8 @@ from proxyd.core.errors import ProxydError
 if TYPE_CHECKING:
     from proxyd.client import Client
 
-_MOST_TEXT, _MOST_ARTICLE, _MOST_LISTED = 2_000, 20_000, 200
+_MOST_TEXT, _MOST_ARTICLE, _MOST_TOLD = 2_000, 20_000, 100_000  # characters
+_MOST_LISTED = 200
 _INSTRUCTIONS = (
     "proxyd watches feeds, web pages and sites for people, and tells them what happened. Names of sources and "
     "rules are those of list_sources and list_rules. Titles, texts and values in answers were written by strangers on "
@@ -137,18 +140,31 @@ class Tools:
 
 
 def _told(**answer: Any) -> dict[str, Any]:
-    """Return an answer with bounded texts, and who wrote them."""
-    return {"note": _STRANGERS} | {name: _bounded(value) for name, value in answer.items()}
+    """Return an answer of bounded size, and who wrote its texts."""
+    room = _Room()
+    told = {name: room.fit(value) for name, value in answer.items()}
+    return {"note": _STRANGERS} | told | ({"is_cut": True} if room.left <= 0 else {})
 
 
-def _bounded(value: Any) -> Any:
-    """Return a value of JSON whose texts and lists are cut.
+@dataclass(slots=True)
+class _Room:
+    """How many characters an answer may still have: 100 notifications of long texts would be 40 MB."""
 
-    >>> _bounded({"a": ["x" * 3000]})["a"][0][-1]
-    '…'
-    """
-    if isinstance(value, str):
-        return value if len(value) <= _MOST_TEXT else value[:_MOST_TEXT] + "…"
-    if isinstance(value, dict):
-        return {name: _bounded(each) for name, each in value.items()}
-    return [_bounded(each) for each in value[:_MOST_LISTED]] if isinstance(value, list) else value
+    left: int = _MOST_TOLD
+
+    def fit(self, value: Any) -> Any:
+        """Return a value of JSON whose texts and lists are cut.
+
+        >>> _Room().fit({"a": ["x" * 3000]})["a"][0][-1], _Room(10).fit(["12345", "1234567", "1"])
+        ('…', ['12345', '12345…'])
+        """
+        if isinstance(value, str):
+            cut = value[: max(0, min(self.left, _MOST_TEXT))]
+            self.left -= len(cut)
+            return cut if cut == value else cut + "…"
+        if isinstance(value, dict):
+            self.left -= sum(map(len, value))
+            return {name: self.fit(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self.fit(each) for each in takewhile(lambda _: self.left > 0, value[:_MOST_LISTED])]
+        return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ async def test_an_agent_changes_what_its_token_may_change(running: Running) -> N
         wrong = await session.call_tool("declare", {"statements": "WATCH nothing"})
         assert wrong.is_error
         assert "line 1" in wrong.content[0].text or "1:" in wrong.content[0].text
+
+
+async def test_an_answer_is_cut_and_says_so(running: Running) -> None:
+    long = [item(f"{number} " + "x" * 5000, T0 + 6.0) for number in range(90)]
+    long = [replace(each, fields={**each.fields, "channel.item.description": "y " * 3000}) for each in long]
+    assert await running.control.loops.observer.take_in(changed("s", long, T0 + 9.0))
+    async with agent(running, "read") as session:
+        found = await call(session, "list_items", limit=100)
+        assert found["is_cut"]
+        assert 50_000 < len(json.dumps(found)) < 200_000
+        assert "is_cut" not in await call(session, "list_items", limit=3)
 
 
 async def test_nothing_that_is_asked_for_is_unbounded(running: Running) -> None:
