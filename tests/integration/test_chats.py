@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from proxyd.base.ports import Message
+from proxyd.config.settings import CHATS
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.outcome import Picture
 from proxyd.net.guard import Guard
@@ -213,6 +214,10 @@ def message(url: str, rows: list[str], *, picture: Picture | None = None) -> Mes
 
 def told(receiver: Receiver) -> list[int]:
     return [int(number) for text in receiver.taken for number in re.findall(r"^Row (\d+)\\?:", text, re.MULTILINE)]
+
+
+def test_every_scheme_is_allowed_without_a_setting() -> None:
+    assert set(CHATS) == set(SERVICES)
 
 
 def test_every_service_is_tried() -> None:
