@@ -86,7 +86,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
 def _said(error: web.HTTPException) -> str:
     if isinstance(error, web.HTTPNotFound):
         return "nothing has this address; GET /api/v1/openapi.json lists what there is"
-    return (error.text or "") + "; send it in several requests" * (error.status == 413)
+    return (error.text or "").rstrip(".") + "; send it in several requests" * (error.status == 413)
 
 
 def answer_to(error: Exception) -> web.Response:
