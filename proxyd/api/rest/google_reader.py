@@ -57,30 +57,30 @@ class GoogleReader:
             ("token", self._token),
             ("tag/list", self._tags),
             ("subscription/list", self._subscriptions),
-            ("unread-count", self._unread),
+            ("unread-count", self._count),
             ("stream/items/ids", self._ids),
             ("stream/items/contents", self._items),
             ("stream/contents", self._stream),
             ("stream/contents/{stream:.+}", self._stream),
         ):
             for method in ("GET", "POST"):
-                app.router.add_route(method, f"/reader/api/0/{name}", self._guarded(handler))
+                app.router.add_route(method, f"/reader/api/0/{name}", self._guard(handler))
         for name, handler in (
             ("edit-tag", self._edit),
             ("mark-all-as-read", self._mark_all),
             ("subscription/edit", self._refuse),
             ("subscription/quickadd", self._refuse),
         ):
-            app.router.add_post(f"/reader/api/0/{name}", self._guarded(handler))
+            app.router.add_post(f"/reader/api/0/{name}", self._guard(handler))
 
     async def _login(self, request: web.Request) -> web.Response:
-        given = (await _asked(request, _MOST_LOGIN)).get("Passwd", [""])[0]
+        given = (await _read_parameters(request, _MOST_LOGIN)).get("Passwd", [""])[0]
         token = await token_of(self._queries, f"Bearer {given}")
         if token is None:
             return web.Response(status=401, text="Error=BadAuthentication\n")
         return web.Response(text=f"SID={given}\nLSID=null\nAuth={given}\n")
 
-    def _guarded(self, handler: Handler) -> Handler:
+    def _guard(self, handler: Handler) -> Handler:
         """Return a handler behind a check of the token."""
 
         @wraps(handler)
@@ -120,10 +120,10 @@ class GoogleReader:
         folders = await self._reading.sources_by_profile()
         return await _json({"subscriptions": await asyncio.to_thread(_subscriptions, declaration, folders)})
 
-    async def _unread(self, _request: web.Request) -> web.Response:
+    async def _count(self, _request: web.Request) -> web.Response:
         counts = await self._reading.stored.count(Shelf())
         folders = await self._reading.sources_by_profile()
-        found = await asyncio.to_thread(_unread_counts, counts.by_source, folders)
+        found = await asyncio.to_thread(_count_unread, counts.by_source, folders)
         return await _json({"max": MOST_COUNTED, "unreadcounts": found})
 
     # -- items
@@ -135,7 +135,7 @@ class GoogleReader:
         return await _json({"itemRefs": refs} | rest)
 
     async def _items(self, request: web.Request) -> web.Response:
-        positions = list(dict.fromkeys(_positions(await _asked(request), _MOST_SHOWN)))
+        positions = list(dict.fromkeys(_positions(await _read_parameters(request), _MOST_SHOWN)))
         items: list[dict[str, Any]] = []
         left = _MOST_CHARACTERS
         for part in _parts(positions):
@@ -155,7 +155,7 @@ class GoogleReader:
     async def _places(self, asked: _Stream, limit: int) -> tuple[list[MarkedPlace], dict[str, str]]:
         """Return the places of a stream's items, and where it goes on."""
         shelf = await self._shelf(asked)
-        found = await self._reading.stored.places(shelf, asked.wanted, start=asked.start, limit=limit)
+        found = await self._reading.stored.places(shelf, asked.place_filter, start=asked.start, limit=limit)
         return found.places, {} if found.rest is None else {"continuation": str(found.rest)}
 
     async def _shelf(self, asked: _Stream, states: Collection[str] = _STATES) -> Shelf:
@@ -177,7 +177,7 @@ class GoogleReader:
     # -- marks
 
     async def _edit(self, request: web.Request) -> web.Response:
-        asked = await _asked(request)
+        asked = await _read_parameters(request)
         positions = _positions(asked, _MOST_IDS)
         read, starred = _marks(asked)
         for part in _parts(positions):
@@ -204,22 +204,22 @@ class _Stream:
 
     @classmethod
     async def of(cls, request: web.Request) -> _Stream:
-        values = await _asked(request)
+        values = await _read_parameters(request)
         name = request.match_info.get("stream") or values.get("s", [f"{_STATE}reading-list"])[0]
         return cls(_own(name), values)
 
     @property
     def view(self) -> View:
-        """The view of the reader that has these items; what it has beside them is left out by ``wanted``."""
+        """The view of the reader that has these items; what it has beside them is left out by ``place_filter``."""
         if self.name == f"{_STATE}starred":
             return View.STARRED
-        return View.UNREAD if f"{_STATE}read" in self._named("xt") else View.ALL
+        return View.UNREAD if f"{_STATE}read" in self._streams("xt") else View.ALL
 
     @property
-    def wanted(self) -> PlaceFilter:
+    def place_filter(self) -> PlaceFilter:
         """Which of the items of the view are asked for."""
         since_s, until_s = (_number(self.values.get(name, [""])[0], name) for name in ("ot", "nt"))
-        states = {self.name, *self._named("it")}
+        states = {self.name, *self._streams("it")}
         return PlaceFilter(
             read=True if f"{_STATE}read" in states else None,
             starred=True if f"{_STATE}starred" in states else None,
@@ -237,11 +237,11 @@ class _Stream:
         """Return how many items are asked for, at most ``most``."""
         return min(max(1, _number(self.values.get("n", [""])[0], "n") or _SHORT), most)
 
-    def _named(self, parameter: str) -> set[str]:
+    def _streams(self, parameter: str) -> set[str]:
         return {_own(each) for each in self.values.get(parameter, ())}
 
 
-async def _asked(request: web.Request, most: int = _MOST_BODY) -> dict[str, list[str]]:
+async def _read_parameters(request: web.Request, most: int = _MOST_BODY) -> dict[str, list[str]]:
     """Return the parameters of a request, from its address and its form of ``most`` bytes."""
     body = await read_bytes(request.clone(client_max_size=most)) if request.method == "POST" else b""
     try:  # the library's own form takes a thousand fields; in a thread, because a megabyte of %C3 takes half a second
@@ -355,7 +355,7 @@ def _home(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}/"
 
 
-def _unread_counts(by_source: Mapping[str, int], folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+def _count_unread(by_source: Mapping[str, int], folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
     counts = {f"feed/{name}": count for name, count in by_source.items()}
     counts |= {f"{_LABEL}{name}": sum(by_source.get(each, 0) for each in its) for name, its in folders.items()}
     counts[f"{_STATE}reading-list"] = sum(by_source.values())

@@ -114,7 +114,7 @@ class Post:
     key: str
     picture: Picture | None = None
 
-    def joined(self, around: str = "") -> str:
+    def whole(self, around: str = "") -> str:
         """Return title and text, in services that know no title; ``around`` makes the title bold."""
         return f"{around}{self.title}{around}\n{self.text}" if self.title else self.text
 
@@ -258,7 +258,7 @@ def _telegram_chat(address: ChatAddress, target: str) -> dict[str, Any]:
 async def _send_telegram(ask: Ask, home: str, address: ChatAddress, target: str, post: Post) -> None:
     # The title is bold by its place in the text: no markup that could be broken, or refused
     bold = {"type": "bold", "offset": 0, "length": len(post.title.encode("utf-16-le", "surrogatepass")) // 2}
-    said = _telegram_chat(address, target) | {"text": post.joined()} | ({"entities": [bold]} if post.title else {})
+    said = _telegram_chat(address, target) | {"text": post.whole()} | ({"entities": [bold]} if post.title else {})
     said |= {} if address.flag("preview") else {"link_preview_options": {"is_disabled": True}}
     await ask(_telegram_url(home, address, "sendMessage"), json=said)
 
@@ -277,7 +277,7 @@ def _discord_targets(address: ChatAddress) -> tuple[str, ...]:
 
 
 async def _send_discord(ask: Ask, home: str, address: ChatAddress, token: str, post: Post) -> None:
-    said: dict[str, Any] = {"content": post.joined("**"), "allowed_mentions": {"parse": []}, "flags": 4}
+    said: dict[str, Any] = {"content": post.whole("**"), "allowed_mentions": {"parse": []}, "flags": 4}
     if address.user:
         said["username"] = address.user
     query = {"wait": "true"} | ({"thread_id": address.options["thread"]} if "thread" in address.options else {})
@@ -309,7 +309,7 @@ def _slack_targets(address: ChatAddress) -> tuple[str, ...]:
 
 
 async def _send_slack(ask: Ask, home: str, address: ChatAddress, channel: str, post: Post) -> None:
-    text = post.joined().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")  # all that has a meaning
+    text = post.whole().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")  # all that has a meaning
     said: dict[str, Any] = {"text": text, "mrkdwn": False, "unfurl_links": False, "unfurl_media": False}
     said |= {"thread_ts": address.options["thread"]} if "thread" in address.options else {}
     said |= _slack_channel(channel)
@@ -375,7 +375,7 @@ async def _tell_matrix(
 
 async def _send_matrix(ask: Ask, _home: str, address: ChatAddress, target: str, post: Post) -> None:
     room, headers = await _enter_matrix(ask, address, target)
-    said = {"msgtype": "m.text", "body": post.joined()}
+    said = {"msgtype": "m.text", "body": post.whole()}
     if post.title:
         shown = escape_html(post.text).replace("\n", "<br>")
         said |= {"format": "org.matrix.custom.html"}
@@ -407,7 +407,7 @@ async def _send_teams(ask: Ask, home: str, address: ChatAddress, signature: str,
     query = {"api-version": version, "sp": "/triggers/manual/run", "sv": "1.0", "sig": signature}
     base = (home or f"https://{address.place}") + ("/powerautomate/automations/direct" if is_new else "")
     blocks = [{"type": "TextBlock", "text": post.title, "weight": "Bolder", "wrap": True}] if post.title else []
-    lines = (WEB_ADDRESS.sub(_linked, line) for line in post.text.split("\n") if line.strip())
+    lines = (WEB_ADDRESS.sub(_as_link, line) for line in post.text.split("\n") if line.strip())
     blocks += [{"type": "TextBlock", "text": line, "wrap": True} for line in lines]
     card = {"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4"}
     kind = "application/vnd.microsoft.card.adaptive"
@@ -416,7 +416,7 @@ async def _send_teams(ask: Ask, home: str, address: ChatAddress, signature: str,
     await ask(url, json=said)
 
 
-def _linked(address: re.Match[str]) -> str:
+def _as_link(address: re.Match[str]) -> str:
     target = address[1].replace("(", "%28").replace(")", "%29")
     return f"[{address[1]}]({target})"
 
@@ -432,7 +432,7 @@ def _mattermost_targets(address: ChatAddress) -> tuple[str, ...]:
 
 
 async def _send_mattermost(ask: Ask, _home: str, address: ChatAddress, channel: str, post: Post) -> None:
-    said = {"text": post.joined("**")} | ({"channel": channel} if channel else {})
+    said = {"text": post.whole("**")} | ({"channel": channel} if channel else {})
     said |= {"username": address.user} if address.user else {}
     said |= {"icon_url": address.options["icon_url"]} if "icon_url" in address.options else {}
     *before, token = (quote(part, safe="") for part in address.path)
