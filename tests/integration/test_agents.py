@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client import Client as Agent
 
+from proxyd.cli.agent_tools import make_server
 from proxyd.cli.main import main
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
 from proxyd.store.api_rows import Scope
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api, told
-
-mcp = pytest.importorskip("mcp.client")
-agent_tools = pytest.importorskip("proxyd.cli.agent_tools")
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ async def agent(running: Running, scope: Scope) -> AsyncIterator[Any]:
     token = (await running.token(scope))["Authorization"].removeprefix("Bearer ")
     async with (
         Client.over_http(str(running.client.make_url("")), token) as client,
-        mcp.Client(agent_tools.make_server(client)) as session,
+        Agent(make_server(client)) as session,
     ):
         yield session
 
