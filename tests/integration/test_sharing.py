@@ -45,7 +45,9 @@ class Probers:
     told: list[tuple[set[str], set[int], float]] = field(default_factory=list)
 
     def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
-        self.told.append((set(probers), set(living), rest_s))
+        news = (set(probers), set(living), rest_s)
+        if self.told[-1:] != [news]:  # it is told again if shards were left over at its last look
+            self.told.append(news)
 
     def check_free(self) -> bool:
         return self.free
@@ -72,7 +74,8 @@ class Party:
             try:
                 yield joined
             finally:
-                self.members.remove(joined)
+                if joined in self.members:  # it has not died
+                    self.members.remove(joined)
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
@@ -252,7 +255,6 @@ async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it
         assert third.shares.own == before[1]
         probers[1].free = True
         await party.have(SHARDS)
-        party.members += [first, second]
 
 
 async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_to_be_found(party: Party) -> None:
