@@ -137,9 +137,13 @@ class Browser:
         self.api = api
         self.csrf = ""
 
-    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+    async def answer(self, path: str, **headers: str) -> tuple[ClientResponse, str]:
         async with self.api.client.get(path, headers=headers) as answer:
-            return answer.status, await answer.text()
+            return answer, await answer.text()
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        answer, text = await self.answer(path, **headers)
+        return answer.status, text
 
     async def post(
         self, path: str, form: Mapping[str, str] | None = None, *, csrf: str | None = None, **headers: str

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api.listings import Listings
 from proxyd.api.rest.live_streams import Streams, StreamSettings
+from proxyd.api.web import pages
 from proxyd.api.web.dashboard import Dashboard
 from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.app.server import make_app
@@ -390,6 +391,30 @@ async def test_the_budget_of_a_slow_fleet_is_shown_too(
     status, page = await browser.get("/budget")
     assert (status, "</html>" in page) == (200, True)
     assert ("Mean delay against" in page) is (per_s > 0.0)
+
+
+async def test_what_takes_seconds_in_a_large_fleet_appears_by_itself(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await browser.sign_in()
+    monkeypatch.setattr(pages, "_LARGE_FLEET", 0)
+    monkeypatch.setattr(pages, "_SHOWN_WITHIN_S", 0.0)
+    may_end, asked = asyncio.Event(), 0
+
+    async def advise() -> Advice:
+        nonlocal asked
+        asked += 1
+        await may_end.wait()
+        return Advice(1.0, 0.0, (), 3600.0, (), (), None)
+
+    monkeypatch.setattr(browser.api.control.queries.plans, "advise", advise)
+    for _ in range(2):
+        answer, page = await browser.answer("/budget")
+        assert (answer.headers["Refresh"], "this takes some seconds" in page) == ("2", True)
+    may_end.set()
+    while "this takes some seconds" in page:
+        answer, page = await browser.answer("/budget")
+    assert ("Refresh" in answer.headers, "<h1>Budget</h1>" in page, asked) == (False, True, 1)
 
 
 # -- what can be done

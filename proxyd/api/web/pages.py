@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from aiohttp import web
 from yarl import URL
@@ -48,10 +50,15 @@ from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.suspension import EVERYTHING, Subject
 from proxyd.core.rules.programs.message_program import heading
+from proxyd.daemon.declarations import Declarations
 
 _MOST_COMING = 100
 _SPARK_DAYS, _MOST_CHOICES = 14, 500
 _MOST_DEAD = 20
+_LARGE_FLEET = 20_000  # sources
+_SHOWN_WITHIN_S = 0.2  # of a large fleet's pages
+_MOST_ASKED = 8  # answers whose readers may have left
+T = TypeVar("T")
 
 
 class WebPages:
@@ -68,6 +75,7 @@ class WebPages:
         self._suspensions = queries.suspensions
         self._listings = listings
         self._render = renderer.page
+        self._long_answers = _LongAnswers(self._profiles)
 
     async def settings(self, request: web.Request) -> web.Response:
         """Show what people set: whether anything is told, profiles, tokens."""
@@ -81,7 +89,10 @@ class WebPages:
 
     async def state(self, request: web.Request) -> web.Response:
         """Show the state of the whole fleet, and its results day by day."""
-        report = await self._listings.plans.report(read_query(request, wire.Days))
+        days = read_query(request, wire.Days)
+        report = await self._long_answers.ask(f"state {days.days}", lambda: self._listings.plans.report(days))
+        if report is None:
+            return self._reload_soon(request)
         samples = await self._vitals.samples()
         return self._render(
             request,
@@ -177,8 +188,39 @@ class WebPages:
 
     async def budget(self, request: web.Request) -> web.Response:
         """Show what other budgets would achieve."""
-        found = await self._listings.plans.advice()
+        found = await self._long_answers.ask("budget", self._listings.plans.advice)
+        if found is None:
+            return self._reload_soon(request)
         return self._render(request, "budget.html", found=found, trade=_trade_chart(found), front=_front_chart(found))
+
+    def _reload_soon(self, request: web.Request) -> web.Response:
+        """Return a page that says to wait, and asks for itself again."""
+        page = self._render(request, "computing.html")
+        page.headers["Refresh"] = "2"
+        return page
+
+
+class _LongAnswers:
+    """What takes seconds in a large fleet: it goes on while its reader sees a page that says so."""
+
+    def __init__(self, profiles: Declarations) -> None:
+        self._profiles = profiles
+        self._asked: dict[str, asyncio.Task[Any]] = {}
+
+    async def ask(self, name: str, answer: Callable[[], Awaitable[T]]) -> T | None:
+        """Return an answer, or ``None`` if a large fleet's is not there soon: whoever asks then gets the same one."""
+        is_begun = name in self._asked
+        if len(self._profiles.declaration.sources) < _LARGE_FLEET or (not is_begun and len(self._asked) >= _MOST_ASKED):
+            return await answer()
+        if not is_begun:
+            self._asked[name] = asyncio.ensure_future(answer())
+        asked = self._asked[name]
+        await asyncio.wait([asked], timeout=_SHOWN_WITHIN_S)
+        if not asked.done():
+            return None
+        self._asked.pop(name, None)
+        found: T = asked.result()
+        return found
 
 
 class Actions:
