@@ -39,6 +39,7 @@ _NAMES = {
 register_profiles()
 os.environ["TZ"] = "UTC"  # texts for people are in the zone of the machine unless a test sets `time_zone`
 time.tzset()
+os.environ["SSL_CERT_FILE"] = os.devnull  # the system's authorities, whom no test asks, took each session 50 ms
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; what tests start inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -50,8 +50,12 @@ class FakeClock:
     async def someone_sleeps(self) -> None:
         """Wait until a task sleeps, however long it takes it to come there."""
         while not self._sleepers:
-            self._slept.clear()
-            await self._slept.wait()
+            await self.another_sleeps()
+
+    async def another_sleeps(self) -> None:
+        """Wait until one more task sleeps than do now, or one again."""
+        self._slept.clear()
+        await self._slept.wait()
 
     async def advance(self, seconds: float) -> None:
         """Move on, waking each sleeper at its own time and letting it run before time goes on."""

@@ -97,12 +97,17 @@ class World:
         rounds = 0
         while rounds < 2:
             await settle()
-            rounds = 0 if self._is_busy() else rounds + 1
+            rounds = 0 if await self._wait_for_work() else rounds + 1
 
-    def _is_busy(self) -> bool:
+    async def _wait_for_work(self) -> bool:
+        """Wait for what is under way, without taking the interpreter from its threads; return whether there was any."""
         notifier: Any = self.daemon.loops.notifier
-        under_way = self.daemon.loops.probes._tasks or notifier._dispatcher._running
-        return bool(under_way) or self.clock.sleepers < self.delivers + self.runs
+        if under_way := [*self.daemon.loops.probes._tasks, *notifier._dispatcher._running]:
+            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            return True
+        if is_busy := self.clock.sleepers < self.delivers + self.runs:
+            await self.clock.another_sleeps()
+        return is_busy
 
     async def find_messages(self) -> list[str]:
         """Return what was told since the last time, as a chat shows it."""
