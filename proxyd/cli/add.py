@@ -68,11 +68,12 @@ async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.network import discover
     from proxyd.core.language import address_to_watch
-    from proxyd.core.language.watch_wishes import headers_of
+    from proxyd.core.language.watch_wishes import digest_text, headers_of
     from proxyd.daemon.discovery import Way
 
     options.address = address_to_watch(options.address)
     settings = settings_of(options)
+    options.digest = digest_text(options.digest or "", settings.time_zone)
     _refuse_contradictions(options)
     way = Way(headers_of("\n".join(options.header or ())), is_rendered=options.browser, locale=options.locale)
     reads = "PRICE" if options.price else "SITE" if options.site else ""
@@ -207,7 +208,7 @@ def _statements_to_add(
         options=WatchOptions(
             without=tuple(options.without or ()),
             every=options.every or "",
-            digest=options.digest or "",
+            digest=options.digest,
             message=options.message or "",
             profile=options.into or "",
             needs_browser=options.browser,

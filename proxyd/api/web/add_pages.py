@@ -33,6 +33,7 @@ from proxyd.core.language.watch_wishes import (
     WHEN_OF_VALUES,
     WatchOptions,
     WatchWish,
+    digest_text,
     headers_of,
     watch_text,
 )
@@ -71,8 +72,8 @@ class _Choices:
         del written["more"]
         return cls(**written | {"url": plain_address(written["url"])}, more=more)
 
-    def wish(self) -> WatchWish:
-        """Return what they ask for."""
+    def wish(self, zone: str) -> WatchWish:
+        """Return what they ask for, with hours of the day in a time zone."""
         is_value, is_price = self.kind == "value", self.kind == "price"
         if is_value and not is_web(self.url):
             raise BadRequestError(f"{self.url} is no address: it starts with https:// or http://")
@@ -87,7 +88,7 @@ class _Choices:
             when=self.when or "falls" if is_price else self.when or "changes" if is_value else "changes",
             to=tuple(self.to.replace(",", " ").split()),
             secret=self.secret or None,
-            options=self._options(),
+            options=self._options(zone),
         )
 
     @property
@@ -95,7 +96,7 @@ class _Choices:
         """How the address is asked."""
         return Way(headers_of(self.more["headers"]), is_rendered=bool(self.more["browser"]))
 
-    def _options(self) -> WatchOptions:
+    def _options(self, zone: str) -> WatchOptions:
         more = self.more
         if self.kind == "site":  # nothing is read of a site
             headers = headers_of(more["headers"])
@@ -103,7 +104,7 @@ class _Choices:
         return WatchOptions(
             without=_each_of(more["without"], ","),
             every=more["every"],
-            digest=more["digest"],
+            digest=digest_text(more["digest"], zone),
             message=more["message"],
             profile=more["profile"],
             needs_browser=bool(more["browser"]),
@@ -148,6 +149,7 @@ class AddPages:
     def __init__(self, queries: Queries, lists: ProfileHandlers, renderer: Renderer) -> None:
         self._profiles = queries.profiles
         self._discovery = queries.discovery
+        self._deliveries = queries.deliveries
         self._lists = lists
         self._render = renderer.page
 
@@ -200,7 +202,7 @@ class AddPages:
         form = await read_form(request)
         chosen = _Choices.of(form)
         try:
-            wish = chosen.wish()
+            wish = chosen.wish(str(self._deliveries.zone or ""))
             value = await self._value(chosen)
             text, old = self._edit_watch(watch_text(wish))
             if "show" in form:

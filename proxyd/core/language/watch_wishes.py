@@ -27,7 +27,7 @@ class WatchOptions:
 
     without: tuple[str, ...] = ()  # to leave out what holds one of these
     every: str = ""  # the longest time between two probes, as people write it: "5 minutes"
-    digest: str = ""  # how often one message tells of all: one of `DIGESTS`, or as the language writes it
+    digest: str = ""  # how often one message tells of all, as the language writes it: see `digest_text`
     message: str = ""  # the wording of a message
     profile: str = ""  # where it belongs; empty for the default
     needs_browser: bool = False  # whether a browser runs the page's scripts
@@ -45,7 +45,7 @@ class WatchOptions:
         parts += [f"OVER {_whole(self.least_words)} WORDS"] if self.least_words else []
         parts += [f"EVERY {duration_text(self.every)}"] if self.every else []
         parts += [f"MESSAGE {quote_text(self.message)}"] if self.message else []
-        parts += [f"DIGEST {DIGESTS.get(self.digest, self.digest)}"] if self.digest else []
+        parts += [f"DIGEST {self.digest}"] if self.digest else []
         return parts
 
     def source(self, url: str, page_class: str) -> list[str]:
@@ -96,7 +96,7 @@ def watch_text(wish: WatchWish) -> str:
     >>> print(watch_text(WatchWish("https://shop.example/lamp", selector="p.price", when="falls")))
     CREATE DOMAIN "shop.example/lamp" AS CLASS::VALUE(value:Decimal FROM CSS 'p.price');
     WATCH 'https://shop.example/lamp' OF "shop.example/lamp".VALUE WHERE NEW.value < OLD.value;
-    >>> options = WatchOptions(headers=(("Cookie", "a=1"),), every="10", digest="daily")
+    >>> options = WatchOptions(headers=(("Cookie", "a=1"),), every="10", digest=digest_text("daily"))
     >>> print(watch_text(WatchWish("https://example.org/feed", options=options)))
     CREATE SOURCE "example.org/feed" OF FEED AT 'https://example.org/feed' HEADER 'Cookie' 'a=1';
     WATCH 'https://example.org/feed' EVERY 10 MINUTES DIGEST DAILY AT '08:00';
@@ -130,6 +130,16 @@ def duration_text(written: str) -> str:
     if found is None:
         raise ConfigError([f"{written!r} is no length of time: write 5 minutes, or 2 hours"])
     return f"{found[1]} {_UNITS[found[2][:1] or 'm']}"
+
+
+def digest_text(chosen: str, zone: str = "") -> str:
+    """Return one of `DIGESTS` as the language writes it, in a time zone if there is one; an empty text for none.
+
+    >>> digest_text("daily", "Europe/Berlin"), digest_text("hourly", "Europe/Berlin")
+    ("DAILY AT '08:00' IN 'Europe/Berlin'", 'EVERY 1 HOUR')
+    """
+    text = DIGESTS.get(chosen, chosen)
+    return f"{text} IN {quote_text(zone)}" if zone and " AT " in text else text
 
 
 def _whole(written: str) -> int:
