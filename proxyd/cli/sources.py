@@ -61,7 +61,7 @@ def sites(options: argparse.Namespace) -> int:
         ["site", "state", "since", "24 h", "7 days", "90 days", "answers in", "certificate", "domain"],
         lambda s: [
             s["name"],
-            s["state"],
+            f"in maintenance {s['detail']}" if s["state"] == "maintenance" else s["state"],
             s["since"] or "-",
             *(uptime_text(s["uptime"][name]) for name in ("day", "week", "quarter")),
             "-" if s["latency_s"] is None else about(s["latency_s"]),

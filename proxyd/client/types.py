@@ -891,7 +891,7 @@ class SiteDetails(TypedDict):
 
     name: str
     url: str
-    state: Literal["up", "down", "unknown"]
+    state: Literal["up", "down", "unknown", "maintenance"]
     detail: str
     since: str | None
     probed: str | None
@@ -910,7 +910,7 @@ class SiteShown(TypedDict):
 
     name: str
     url: str
-    state: Literal["up", "down", "unknown"]
+    state: Literal["up", "down", "unknown", "maintenance"]
     detail: str
     since: str | None
     probed: str | None

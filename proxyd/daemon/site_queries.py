@@ -10,6 +10,7 @@ from itertools import groupby
 from proxyd.base.ports import Clock
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language import no_such
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.known.state import SiteState
@@ -20,7 +21,7 @@ from proxyd.store.site_rows import SqlSites, StoredSite
 _DAY_S, _HOUR_S = 86400.0, 3600.0
 _SHOWN_DAYS, _LATENCY_DAYS = 90, 7
 _KEPT_S = 20.0
-UP, DOWN, UNKNOWN = "up", "down", "unknown"
+UP, DOWN, UNKNOWN, MAINTENANCE = "up", "down", "unknown", "maintenance"
 _NOT_PROBED = StoredSite()
 
 
@@ -164,14 +165,14 @@ class SiteQueries:
         self, source: Source, stored: StoredSite | None, days: Mapping[int, SiteDay], incidents: Sequence[Incident]
     ) -> SiteStanding:
         now_s, found = self._clock.time_s(), stored or _NOT_PROBED
-        site, paused = found.health.site, self._profiles.suspensions.of(Subject.SOURCE, source.source_id)
-        state = _state(found) if paused is None else UNKNOWN
-        failing = found.health.failing
+        site, failing = found.health.site, found.health.failing
+        paused = self._profiles.suspensions.of(Subject.SOURCE, source.source_id) is not None
+        state, detail = (UNKNOWN, "it is paused") if paused else _state(source, found, now_s)
         return SiteStanding(
             name=source.source_id,
             url=source.url,
             state=state,
-            detail="it is paused" if paused is not None else found.detail,
+            detail=detail,
             since_s=failing.since_s if failing is not None and state == DOWN else None,
             probed_s=None if site is None else site.seen_s,
             latency_s=_mean_latency_s(days, int(now_s // _DAY_S)),
@@ -197,11 +198,15 @@ def _last_days(now_s: float) -> range:
     return range(today - _SHOWN_DAYS + 1, today + 1)
 
 
-def _state(found: StoredSite) -> str:
+def _state(source: Source, found: StoredSite, now_s: float) -> tuple[str, str]:
+    """Return how a site fares, in a word and in detail; an outage goes on until a probe that counts is answered."""
     if is_down(found.health):
-        return DOWN
+        return DOWN, found.detail
+    until_s = None if source.site is None else source.site.maintenance_end_s(now_s)
+    if until_s is not None:
+        return MAINTENANCE, f"until {iso_time(until_s)}"
     site = found.health.site
-    return UNKNOWN if site is None or not site.is_judged else UP
+    return UNKNOWN if site is None or not site.is_judged else UP, found.detail
 
 
 def _shown_day(day: int, known: SiteDay | None) -> ShownDay:

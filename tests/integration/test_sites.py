@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from proxyd.cli.main import main
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
@@ -111,6 +112,28 @@ async def test_before_its_first_probe_and_while_it_is_paused_nothing_is_known(ru
     await running.control.queries.suspensions.pause(SITE, "me")
     assert (await asked(running, PATH))[1]["state"] == "unknown"
     assert running.control.queries.suspensions.of(Subject.SOURCE, SITE) is not None
+
+
+async def test_a_site_in_maintenance_says_until_when_and_an_http_site_has_no_certificate(
+    running: Running, browser: Browser, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maintained = f"WATCH 'https://{SITE}/' OF SITE MAINTENANCE DURING '01:00-04:00' INTO \"P\" DOMAIN NONE;"
+    plain = "WATCH 'http://printer.example.org/' OF SITE INTO \"P\" DOMAIN NONE;"
+    await running.control.declarations.declare(maintained + plain)  # it is 01:46:40
+    await probe(running, T0, fails=True)
+    await probe(running, T0 + 40.0, fails=True)
+    status, found = await asked(running, PATH)
+    assert (found["state"], found["detail"]) == ("maintenance", "until 2001-09-09T04:00:00.000Z")
+    assert found["incidents"] == []
+    await browser.sign_in("read")
+    for path in ("/sites", f"/sites/{SITE}", "/status/public"):
+        status, page = await browser.get(path)
+        assert (status, "in maintenance" in page, "status 503" in page) == (200, True, False), path
+        assert "until 2001-09-09 04:00:00 UTC" in page, path
+    assert "none (http)" in (await browser.get("/sites/printer.example.org"))[1]
+    monkeypatch.setattr("proxyd.cli.sources.ask", lambda *_: [found])
+    assert main(["sites"]) == 0
+    assert "in maintenance until 2001-09-09 04:00:00 UTC" in capsys.readouterr().out
 
 
 async def test_why_a_site_is_probed_says_nothing_of_items(running: Running) -> None:

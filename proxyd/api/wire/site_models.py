@@ -40,8 +40,8 @@ class SiteShown(RowShown):
 
     name: str
     url: str
-    state: Literal["up", "down", "unknown"]
-    detail: str = Field(description="the status or the error of the last probe")
+    state: Literal["up", "down", "unknown", "maintenance"]
+    detail: str = Field(description="the status or the error of the last probe; until when it is in maintenance")
     since: Time | None = Field(description="since when it is down; null if it is not")
     probed: Time | None
     latency_s: Milli | None = Field(description="how long probes took on average, today and yesterday")

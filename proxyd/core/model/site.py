@@ -27,6 +27,6 @@ class SiteChecks:
     holding: str | None = None  # what the body must hold
     maintenance: QuietHours | None = None
 
-    def is_maintained(self, at_s: float) -> bool:
-        """Whether a time, in unix seconds, is in the hours in which its failures do not count."""
-        return self.maintenance is not None and self.maintenance.end_s(at_s) is not None
+    def maintenance_end_s(self, at_s: float) -> float | None:
+        """Return when the hours end in which failures do not count, or ``None`` outside of them; unix seconds."""
+        return None if self.maintenance is None else self.maintenance.end_s(at_s)

@@ -32,7 +32,9 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHe
     before, site = context.state.health, context.source.site
     if outcome.is_push:
         return before, ()
-    is_spared = site is not None and (outcome.kind is OutcomeKind.THROTTLED or site.is_maintained(outcome.started_s))
+    is_spared = site is not None and (
+        outcome.kind is OutcomeKind.THROTTLED or site.maintenance_end_s(outcome.started_s) is not None
+    )
     if context.is_excused or is_spared:
         return (before if site is None else replace(before, site=_unjudged(before.site, outcome.finished_s))), ()
     after = _health_after(context, outcome)
