@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from proxyd.client import Client, StreamEvent
     from proxyd.client.types import DeadLetter, NotificationListed, WebhookShown
 
+TIMED_OUT = 124  # as `timeout` exits
 _LISTED = [
     *(argument(f"--{name}", f"only of this {name}", metavar="NAME") for name in ("rule", "profile", "source")),
     argument("--since", "only those made since this time, such as 2026-01-31T12:00:00Z", metavar="TIME"),
@@ -85,7 +86,7 @@ def _follow(options: argparse.Namespace) -> int:
     ],
 )
 def wait(options: argparse.Namespace) -> int:
-    """Wait until a rule fires, and print what it tells; after the timeout, exit with 1."""
+    """Wait until a rule fires, and print what it tells; after the timeout, exit with 124."""
     import asyncio
 
     async def wait_for_one(client: Client) -> StreamEvent | None:
@@ -104,7 +105,7 @@ def wait(options: argparse.Namespace) -> int:
     event = ask(options, wait_for_one)
     if event is None:
         print_lines([f"{options.rule} did not fire"])
-        return 1
+        return TIMED_OUT
     if options.json:
         print(json.dumps({"position": event.position} | event.body))
     else:

@@ -12,6 +12,7 @@ from typing import Any
 
 from proxyd.base.metrics import Metrics
 from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser, parsers
+from proxyd.cli.notifications import TIMED_OUT
 from proxyd.client import SyncClient
 from proxyd.cluster.nats_users import USERS
 from proxyd.config.loading import load
@@ -101,7 +102,7 @@ def test_every_verb_is_in_the_command_lines_page_with_an_example() -> None:
 
 def test_every_exit_code_is_in_the_command_lines_page() -> None:
     codes = re.findall(r"^\| (\d+) \|", read("docs/cli.md"), re.MULTILINE)
-    assert [int(code) for code in codes] == [0, FAILED, 2, UNREACHABLE, INTERRUPTED]
+    assert [int(code) for code in codes] == [0, FAILED, 2, UNREACHABLE, TIMED_OUT, INTERRUPTED]
 
 
 def test_the_clients_examples_name_what_there_is() -> None:
