@@ -121,7 +121,7 @@ class Tools:
         return dict(await self._client.mark_items(positions, read=read, starred=starred))
 
     async def mute(self, rule: str, until: str) -> dict[str, Any]:
-        """Keep back what a rule tells until an ISO 8601 time; then it comes as a digest."""
+        """Keep back what a rule tells until the next 07:00, or an ISO 8601 time; then it comes as a digest."""
         return dict(await self._client.mute(rule, subject="rule", until=until))
 
     async def unmute(self, rule: str) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, duration, flag, one_of, verb
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from proxyd.client.types import (
         ChangesMade,
         CostShown,
@@ -87,34 +85,6 @@ def resume(options: argparse.Namespace) -> int:
     return _print(options, ask(options, lambda client: client.resume(options.name, subject=subject)))
 
 
-def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> str:
-    """Return the ISO 8601 time that a text such as 07:00 means: the next one, in the zone of this machine.
-
-    Other texts are ISO 8601, also in that zone if they name none.
-
-    >>> from zoneinfo import ZoneInfo
-    >>> until("07:00", 1774719000.0, ZoneInfo("Europe/Berlin"))  # half past six; the clocks change at night
-    '2026-03-29T05:00:00+00:00'
-    """
-    from datetime import UTC, datetime, time, timedelta
-
-    from proxyd.base.clock import SystemClock
-
-    now = datetime.fromtimestamp(SystemClock().wall_s() if now_s is None else now_s, UTC).astimezone(zone)
-    try:
-        if len(text) <= 5:
-            today = datetime.combine(now.date(), time.fromisoformat(text.zfill(5)))
-            passed = today <= now.replace(tzinfo=None)
-            meant = today + timedelta(days=1) if passed else today
-        else:
-            meant = datetime.fromisoformat(text)
-        if meant.tzinfo is None:
-            meant = meant.astimezone() if zone is None else meant.replace(tzinfo=zone)
-        return meant.astimezone(UTC).isoformat()
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it like 07:00 or 2026-01-31T07:00") from None
-
-
 @verb(
     "mute",
     "proxyd mute stable --until 07:00",
@@ -123,7 +93,7 @@ def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> 
     takes=[
         *_MUTED,
         one_of(
-            argument("--until", "until the next 07:00 here, or an ISO 8601 time", type=until, metavar="TIME"),
+            argument("--until", "until the next 07:00 in the daemon's time_zone, or an ISO 8601 time", metavar="TIME"),
             argument("--for", "for a while, such as 30m, 8h or 2d", type=duration, dest="for_s", metavar="TIME"),
             required=False,
         ),

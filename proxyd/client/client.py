@@ -198,7 +198,7 @@ class Client:
     ) -> types.SuspensionMade:
         """Keep back the notifications of a rule, a profile or ``all``.
 
-        It lasts until an ISO 8601 time, for a while, or until it is unmuted.
+        It lasts until a time such as 07:00 or an ISO 8601 time, for a while, or until it is unmuted.
         """
         body = {"name": name, "subject": subject, "until": until, "for_s": for_s}
         return await self._suspend("mute", body, idempotency_key)

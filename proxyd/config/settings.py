@@ -484,8 +484,8 @@ class Settings(BaseModel):
     )
     time_zone: Annotated[str, AfterValidator(_check_time_zone)] = Field(
         "",
-        description="time zone of the times in messages, pages and tables, for example `Europe/Berlin`. Empty: that of "
-        "this machine",
+        description="time zone of the times in messages, pages and tables, and of `mute --until 07:00`, for example "
+        "`Europe/Berlin`. Empty: that of this machine",
     )
     budget_zone: Annotated[str, AfterValidator(_check_zone)] = Field(
         "UTC", description="time zone of the budget's hours"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -34,6 +35,20 @@ async def test_pages_show_it_and_json_stays_in_utc(tmp_path: Path) -> None:
     assert '<span id="zone" data-fixed>times in Asia/Kolkata</span>' in page
     assert f'<time datetime="{UTC_TIME}" title="{LOCAL_TIME}"' in page
     assert found["seen"] == "2001-09-09T01:47:00.000Z"
+
+
+async def test_a_mute_until_the_morning_ends_in_it(tmp_path: Path) -> None:
+    async with running_api(tmp_path, time_zone=ZONE) as api:  # it is 07:16 there
+        browser = Browser(api)
+        await browser.sign_in("write")
+        await browser.post("/settings/mute", {"for": "until 07:00"})
+        (muted,) = api.control.queries.suspensions.all()
+        assert muted.until_s == datetime(2001, 9, 10, 1, 30, tzinfo=UTC).timestamp()
+        token = await api.token("write", expires_in_s=60.0)
+        for until, ends in [("7:00", "10T01:30"), ("2001-09-10T07:00", "10T01:30"), ("2001-09-10T07:00Z", "10T07:00")]:
+            body = {"name": "r", "until": until}
+            made = await api.client.post("/api/v1/mute", json=body, headers=token)
+            assert (await made.json())["suspension"]["until"] == f"2001-09-{ends}:00.000Z"
 
 
 def test_mails_and_chats_show_it() -> None:

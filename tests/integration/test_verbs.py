@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proxyd.base.clock import SystemClock
 from proxyd.cli.main import main
 from proxyd.cli.top import TopView, _queue_keys, _show_live
 from proxyd.client import Client
@@ -465,7 +464,7 @@ async def test_a_rule_and_a_profile_are_muted_and_unmuted(shell: Shell) -> None:
     assert (code, err.startswith("proxyd: there is no rule or profile 'qq'")) == (1, True)
 
 
-@pytest.mark.parametrize("wrong", [["--until", "soon"], ["--until", "25:00"], ["--until", "07:00", "--for", "1h"]])
+@pytest.mark.parametrize("wrong", [["--for", "soon"], ["--until", "07:00", "--for", "1h"]])
 async def test_a_time_that_is_none_is_refused_before_anything_is_asked(
     shell: Shell, wrong: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -481,11 +480,8 @@ async def test_a_rule_is_muted_for_a_night_as_the_how_to_says(shell: Shell, tmp_
     program, *arguments = command.split()
     (tmp_path / "new.profile").write_text(rule(arguments[1]), encoding="utf-8")
     assert (await shell("profile", "declare", str(tmp_path / "new.profile")))[0] == 0
-    before_s = SystemClock().wall_s()
     code, out, _ = await shell(*arguments)
     assert (program, code, out.startswith("rule headlines is muted until ")) == ("proxyd", 0, True)
     (muted,) = shell.running.control.queries.suspensions.all()
-    assert muted.until_s is not None
-    assert 0.0 < muted.until_s - before_s < 25.1 * 3600.0
-    assert datetime.fromtimestamp(muted.until_s, UTC).astimezone().strftime("%H:%M:%S") == "07:00:00"
+    assert muted.until_s == datetime(2001, 9, 9, 7, tzinfo=UTC).timestamp()  # the daemon's next, not the caller's
     assert with_local_times(f"until {iso_time(muted.until_s)}", UTC) in (await shell("rules"))[1]

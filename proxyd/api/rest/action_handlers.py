@@ -14,7 +14,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.api.wire import converters as payloads
-from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.field_values import moment_s
 from proxyd.core.model.suspension import Subject
 from proxyd.daemon.suspensions import SuspensionChange
 
@@ -74,6 +74,7 @@ class _SuspensionHandlers:
 
     def __init__(self, queries: Queries) -> None:
         self._suspensions = queries.suspensions
+        self._deliveries = queries.deliveries
         self._clock = queries.clock
 
     async def list_suspensions(self) -> wire.Items[wire.SuspensionShown]:
@@ -116,9 +117,9 @@ class _SuspensionHandlers:
             return self._clock.time_s() + asked.for_s
         if asked.until is None:
             return None
-        until_s = parse_iso(asked.until)
+        until_s = moment_s(asked.until, self._clock.time_s(), self._deliveries.zone)
         if until_s is None:
-            raise BadRequestError("until is not a valid time; write it like 2026-01-31T07:00:00Z")
+            raise BadRequestError("until is not a valid time; write it like 07:00 or 2026-01-31T07:00")
         return until_s
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import tzinfo
 from math import floor, log10
 from urllib.parse import quote
 
@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from proxyd.core.language.syntax.expression_printer import format_after, format_trigger
 from proxyd.core.model.delivery import shown_endpoint
+from proxyd.core.model.field_values import moment_s
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Declaration, NotificationRule
 from proxyd.core.texts.safe_text import visible
@@ -27,7 +28,7 @@ MUTE_S: Mapping[str, float | None] = {
     "1 week": 7 * 86400.0,
 }
 """For how many seconds the dashboard mutes, by what it offers; 0 until the morning."""
-_MORNING = time(7)
+_MORNING = "07:00"
 _UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
 
@@ -130,17 +131,14 @@ def part(text: str) -> str:
 def mute_until_s(chosen: str, now_s: float, zone: tzinfo | None) -> float | None:
     """Return until when a choice of ``MUTE_S`` mutes, in unix seconds; the morning is that of a zone, or the machine's.
 
+    >>> from datetime import UTC
     >>> mute_until_s("until 07:00", 1774719000.0, UTC) - 1774719000.0, mute_until_s("1 hour", 60.0, UTC)
     (48600.0, 3660.0)
     """
     lasts_s = MUTE_S[chosen]
     if lasts_s:
         return now_s + lasts_s
-    if lasts_s is None:
-        return None
-    today = datetime.fromtimestamp(now_s, zone or datetime.fromtimestamp(now_s, UTC).astimezone().tzinfo)
-    mornings = (datetime.combine(today.date() + timedelta(days=days), _MORNING, today.tzinfo) for days in (0, 1))
-    return next(each.timestamp() for each in mornings if each > today)
+    return None if lasts_s is None else moment_s(_MORNING, now_s, zone)
 
 
 def duration(seconds: float | None, digits: int = 3) -> str:

@@ -100,7 +100,9 @@ class MuteNamed(WireModel):
 class MuteWanted(MuteNamed):
     """A rule or a profile to be muted until a time, for some seconds, or until it is unmuted."""
 
-    until: Time | None = None
+    until: Annotated[str, Field(max_length=40)] | None = Field(
+        None, description="the next `07:00`, or an ISO 8601 time; in the setting `time_zone` if it names no zone"
+    )
     for_s: Annotated[float, Field(gt=0.0, le=3.2e9)] | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from html import unescape
 from urllib.parse import urlsplit
@@ -230,6 +230,30 @@ def parse_iso(text: str) -> float | None:
         return None
     time_s = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     return time_s if _EARLIEST_S <= time_s <= _LATEST_S else None
+
+
+def moment_s(text: str, now_s: float, zone: tzinfo | None) -> float | None:
+    """Return the unix seconds of the next time such as 07:00, or of an ISO 8601 time; ``None`` if a text is neither.
+
+    Unless the time names a zone, it is in ``zone``, or in that of this machine if that is ``None``.
+
+    >>> from zoneinfo import ZoneInfo
+    >>> at_s = moment_s("07:00", 1774719000.0, ZoneInfo("Europe/Berlin"))  # half past six; clocks change at night
+    >>> iso_time(1774719000.0), iso_time(at_s)
+    ('2026-03-28T17:30:00.000Z', '2026-03-29T05:00:00.000Z')
+    """
+    try:
+        if len(text) <= 5:
+            now = local_time(now_s, zone).replace(tzinfo=None)
+            at = datetime.combine(now.date(), time.fromisoformat(text.zfill(5)))
+            meant = at if at > now else at + timedelta(days=1)
+        else:
+            meant = datetime.fromisoformat(text)
+        if meant.tzinfo is None:
+            meant = meant.astimezone() if zone is None else meant.replace(tzinfo=zone)
+        return meant.timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def coerce(
