@@ -37,7 +37,7 @@ from sqlalchemy import (
 
 from proxyd.core.errors import BusyError
 from proxyd.core.model.item import Value
-from proxyd.core.rules.answers.shown_events import summary_of, texts_of
+from proxyd.core.rules.answers.shown_events import difference_in_a_line, summary_of, texts_of
 from proxyd.core.rules.programs.message_program import link_of
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
@@ -497,6 +497,8 @@ def _by_gin(search: Search, source_id: str | None, before: int | None) -> Select
 
 def _found(row: Row[Any]) -> FoundItem:
     fields = rows.item_fields(row.fields)
+    if row.is_update:  # its texts that changed are differences
+        fields = {name: difference_in_a_line(v) if isinstance(v, str) else v for name, v in fields.items()}
     return FoundItem(
         position=row.position,
         source_id=row.source_id,

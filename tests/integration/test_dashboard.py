@@ -533,7 +533,7 @@ async def test_news_of_a_page_say_what_changed(browser: Browser) -> None:
     )
     await browser.sign_in("read")
     _, page = await browser.get("/")
-    assert '<p class="text"><bdi>- 30 &lt;b&gt; + 25 &lt;b&gt;</bdi></p>' in page
+    assert '<p class="text"><bdi>30 → 25 &lt;b&gt;</bdi></p>' in page
     assert "not shown" not in page
 
 

@@ -12,6 +12,7 @@ import pytest
 from proxyd.client import Client
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.store.retention import expire
 from tests.fakes import FakeClock
 from tests.fleets import changed
 from tests.integration.api_world import Running, running_api
@@ -59,12 +60,26 @@ async def test_each_change_of_a_page_is_read_among_the_items_and_says_who_was_to
     _, page = await browser.get("/read")
     assert "(3) Unread" in page
     assert page.count('<span class="state">changed</span>') == 2
+    assert "<bdi>Tea 3 → 4 &lt;b&gt;</bdi>" in page
     newest = re.findall(r'class="open" href="([^"]*)"', page)[0]
     _, page = await browser.get(newest)
     assert "<ins><bdi>New: cake and pie</bdi></ins>" in page
     _, page = await browser.get(re.findall(r'href="([^"]*)">Who was told\?', page)[0])
     assert re.findall(r'data-label="Rule"><a href="([^"]*)"', page) == ["/rules/town.example"]
     assert "shown here only" in page
+
+
+async def test_a_starred_change_outlives_what_is_known_of_who_was_told(browser: Browser) -> None:
+    await past_of_page(browser.api)
+    await browser.sign_in("write")
+    opened = re.findall(r'class="open" href="(/read/\d+)', (await browser.get("/read"))[1])[1]
+    await browser.post(f"{opened}/mark", {"starred": "true"})
+    store = browser.api.control.resources.store
+    await expire(store.writer, browser.api.control.queries.clock.time_s() + DAY_S, retention_s=DAY_S)
+    status, page = await browser.get(opened)
+    assert (status, "<ins><bdi>Tea 4 &lt;b&gt;</bdi></ins>" in page) == (200, True)
+    assert "who was told is no longer known" in page
+    assert "Who was told?" not in page
 
 
 async def test_the_states_of_a_page_are_listed_and_any_two_compared(browser: Browser) -> None:

@@ -49,6 +49,7 @@ from proxyd.core.language import no_such_source
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.suspension import EVERYTHING, Subject
+from proxyd.core.rules.answers.shown_events import difference_in_a_line
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.daemon.declarations import Declarations
 
@@ -357,7 +358,7 @@ def changes_of(news: list[wire.NotificationListed]) -> dict[str, str]:
         data = each.body.get("data", {})
         rows = data.get("message", {}).get("rows", ())
         if rows and data.get("event", {}).get("kind") == EventKind.UPDATE.value:
-            found[each.id] = " ".join(line for line in rows[0].split("\n")[1:] if line)
+            found[each.id] = difference_in_a_line(rows[0].partition("\n")[2])
     return {name: text for name, text in found.items() if text}
 
 

@@ -59,6 +59,7 @@ class ReaderPages:
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._reading = queries.reading
         self._items = listings.items
+        self._history = queries.history
         self._render = renderer.page
 
     async def items(self, request: web.Request) -> web.Response:
@@ -90,11 +91,13 @@ class ReaderPages:
         kept = View.STARRED if shelf.view is View.STARRED else View.ALL
         newer = await self._reading.shelf(kept, profile=asked.profile, source=asked.source)
         older = await self._reading.stored.find(shelf, before=position, limit=1)
+        event = await self._history.event(shown.source, shown.event)  # that of a starred change is not kept with it
         return self._render(
             request,
             "article.html",
             asked=asked,
             found=shown,
+            is_known=event is not None,
             content=Markup(shown.content),
             newer=await self._reading.stored.newer(newer, position),
             older=older.items[0].position if older.items else None,

@@ -10,7 +10,7 @@ from itertools import starmap
 from typing import Any
 
 from proxyd.core.model.item import EventKind, Value
-from proxyd.core.model.text_blocks import BLOCK_GAP, diff_blocks, words_changed
+from proxyd.core.model.text_blocks import BLOCK_GAP, diff_blocks, shared_start, words_changed
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import change_in_words, link_of, title_of, value_change
 
@@ -172,6 +172,49 @@ def told_update(event: StoredEvent) -> dict[str, Value] | None:
     link, changes = link_of(event.item.fields) or None, _changes(_edited(event))
     told: dict[str, Value] = _values(event.item.fields, link) | ({} if link is None else {"link": link})
     return told | dict(map(_told, changes.items())) if changes else None
+
+
+_MOST_LINES = 20  # of a difference that is shown in one
+
+
+def difference_in_a_line(text: str) -> str:
+    r"""Return the beginning of a difference of texts in one line, with what a line was and what it is now together.
+
+    Other texts are returned as they are.
+
+    >>> difference_in_a_line("- Adults 4.50\n- Students 3 a day\n+ Adults 4.80\n+ Students 2 a day\n+ Dogs free")
+    'Adults 4.50 → 4.80 Students 3 → 2 a day + Dogs free'
+    >>> difference_in_a_line("- Tea\n+ Tea now\n- Bye")
+    'Tea → Tea now - Bye'
+    """
+    if text[:2] not in {"- ", "+ "}:
+        return text
+    told: list[str] = []
+    for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:
+        old = next((n for n, each in enumerate(told) if _is_of_same_line(each, line)), None)
+        if old is None:
+            told.append(line)
+        else:
+            told[old] = _line_in_words(told[old].split()[1:], line.split()[1:])
+    return " ".join(" ".join(told).split())
+
+
+def _is_of_same_line(old: str, new: str) -> bool:
+    before, after = old.split(), new.split()
+    if old[:2] != "- " or new[:2] != "+ " or len(before) < 2 or len(after) < 2:
+        return False
+    return before[1] == after[1] or before[-1] == after[-1]
+
+
+def _line_in_words(old: list[str], new: list[str]) -> str:
+    """Return the words of a line that changed, before and after, among those that stayed."""
+    head = shared_start(old, new)
+    tail = shared_start(old[head:][::-1], new[head:][::-1])
+    if min(len(old), len(new)) == head + tail:  # one of them has nothing between
+        head, tail = (head - 1, tail) if head else (head, tail - 1)
+    stop, new_stop = len(old) - tail, len(new) - tail
+    change = {"from": " ".join(old[head:stop]), "to": " ".join(new[head:new_stop])}
+    return " ".join([*old[:head], change_in_words(change), *old[stop:]])
 
 
 def _edited(event: StoredEvent) -> dict[str, tuple[Value, Value]]:
