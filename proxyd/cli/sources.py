@@ -60,7 +60,7 @@ def sites(options: argparse.Namespace) -> int:
         ask(options, lambda client: client.sites(limit=options.limit)),
         ["site", "state", "since", "24 h", "7 days", "90 days", "answers in", "certificate", "domain"],
         lambda s: [
-            s["name"],
+            s["name"] if s["title"] == s["name"] else f"{s['title']} ({s['name']})",
             f"in maintenance {s['detail']}" if s["state"] == "maintenance" else s["state"],
             s["since"] or "-",
             *(uptime_text(s["uptime"][name]) for name in ("day", "week", "quarter")),

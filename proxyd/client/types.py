@@ -890,6 +890,7 @@ class SiteDetails(TypedDict):
     """How a site fares, its outages, and how long it took to answer in the last week."""
 
     name: str
+    title: str
     url: str
     state: Literal["up", "down", "unknown", "maintenance"]
     detail: str
@@ -909,6 +910,7 @@ class SiteShown(TypedDict):
     """How a site fares now and how it did in the last 90 days."""
 
     name: str
+    title: str
     url: str
     state: Literal["up", "down", "unknown", "maintenance"]
     detail: str

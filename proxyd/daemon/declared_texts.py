@@ -183,6 +183,12 @@ class DeclaredTexts:
             return None
         return watch_of(self.in_file[file], declared)
 
+    def title_of(self, source: str) -> str:
+        """Return the name that AS gives the WATCH that declares a source, or the source's own."""
+        file, declared = self._declaration_of(StatementKind.SOURCE, source)
+        written = None if file is None or declared is None else written_as(self.in_file[file], declared)
+        return written.name.value if isinstance(written, Watch) and written.rule_name is not None else source
+
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in canonical layout."""
         return format_statements(statement for _, statement in self.statements if _is_of(profile, statement))

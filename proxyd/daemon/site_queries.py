@@ -77,6 +77,7 @@ class SiteStanding:
     """How a site fares now and how it did in the last 90 days, oldest first."""
 
     name: str
+    title: str  # the name that its WATCH gives it
     url: str
     state: str
     detail: str
@@ -170,6 +171,7 @@ class SiteQueries:
         state, detail = (UNKNOWN, "it is paused") if paused else _state(source, found, now_s)
         return SiteStanding(
             name=source.source_id,
+            title=self._profiles.texts.title_of(source.source_id),
             url=source.url,
             state=state,
             detail=detail,

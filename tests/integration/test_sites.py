@@ -193,6 +193,23 @@ async def test_the_form_keeps_what_a_site_that_is_watched_already_has(running: R
     )
 
 
+async def test_a_site_goes_by_the_name_that_its_line_gives_it(running: Running, browser: Browser) -> None:
+    await probe(running, T0)
+    await browser.sign_in("write")
+    await browser.post("/sites", {"addresses": f"{SITE} The shop\nhttps://blog.example.org/  Blog"})
+    declared = running.control.queries.profiles.declaration
+    assert {"The shop", "Blog"} < declared.rules.keys()
+    assert SITE not in declared.rules  # it was called so before
+    await browser.post("/sites", {"addresses": SITE, "holding": "Welcome"})
+    assert SITE not in running.control.queries.profiles.declaration.rules
+    for path in ("/sites", f"/sites/{SITE}", "/status/public"):
+        assert "<bdi>The shop</bdi>" in (await browser.get(path))[1], path
+    status, found = await asked(running, PATH)
+    assert (status, found["name"], found["title"], found["state"]) == (200, SITE, "The shop", "up")
+    answer, page = await browser.post("/sites", {"addresses": "https://other.example.org Blog"})
+    assert (answer.status, "Blog is the name of another watch" in page) == (422, True)
+
+
 async def test_the_form_replaces_no_watch_of_another_kind(running: Running, browser: Browser) -> None:
     await running.control.declarations.declare("WATCH 'https://d.example' OF PAGE WITHOUT 'cookie';")
     await browser.sign_in("write")

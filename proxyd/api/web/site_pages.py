@@ -20,7 +20,15 @@ from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import duration, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.errors import ConfigError
-from proxyd.core.language import Statement, Watch, address_to_watch, format_statements, parse, with_options_of
+from proxyd.core.language import (
+    DropStatement,
+    Statement,
+    Watch,
+    address_to_watch,
+    format_statements,
+    parse,
+    with_options_of,
+)
 from proxyd.core.language.watch_wishes import sites_text
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import SITE_CLASS
@@ -46,17 +54,18 @@ class _Choices:
         return cls(**{name: form.get(name, "").strip()[:_LONGEST] for name in cls.__slots__})
 
     @property
-    def urls(self) -> list[str]:
-        """The addresses, one a line; https:// may be left out. Raises ``ConfigError`` for what is no address."""
+    def sites(self) -> list[tuple[str, str]]:
+        """The addresses and names; https:// may be left out. Raises ``ConfigError`` for what is no address."""
         lines = list(dict.fromkeys(filter(None, map(str.strip, self.addresses.splitlines()))))
         if not lines or len(lines) > _MOST_SITES:
             raise ConfigError([f"write 1 to {_MOST_SITES} addresses, one a line"])
-        return [address_to_watch(each if "://" in each else f"https://{each}") for each in lines]
+        pairs = [(address, name.strip()) for address, _, name in (each.partition(" ") for each in lines)]
+        return [(address_to_watch(each if "://" in each else f"https://{each}"), name) for each, name in pairs]
 
     def text(self) -> str:
         """Return the statements that it asks for."""
         to = self.to.replace(",", " ").split()
-        return sites_text(self.urls, holding=self.holding or None, to=to, secret=self.secret or None)
+        return sites_text(self.sites, holding=self.holding or None, to=to, secret=self.secret or None)
 
 
 class SitePages:
@@ -97,20 +106,26 @@ class SitePages:
 
         Raises ``ConfigError`` if something else of an address is watched under its name.
         """
-        known = 0
+        known, texts = 0, self._profiles.texts
         made: list[Statement] = []
         for each in parse(text).statements:
-            old = self._profiles.texts.watch_of(each.name.value) if isinstance(each, Watch) else None
-            if not isinstance(each, Watch) or old is None:
+            if not isinstance(each, Watch):
                 made.append(each)
                 continue
+            old = texts.watch_of(each.name.value) or texts.watch_of(texts.title_of(each.address.value))
+            if old is None:
+                made.append(each)
+                continue
+            if old.address.value != each.address.value:
+                raise ConfigError([f"{each.name.value} is the name of another watch: choose another"])
             if old.page_class is None or old.page_class.name.upper() != SITE_CLASS.name:
                 own = f"WATCH '{old.url.value}' OF SITE AS \"another name\""
                 raise ConfigError(
                     [f"{each.name.value} is watched already, but not as a site: write {own} in a profile"]
                 )
             known += 1
-            made.append(with_options_of(old, each))
+            edited = with_options_of(old, each)
+            made += [edited] if edited.name.value == old.name.value else [DropStatement(old.kind, old.name), edited]
         return format_statements(made), known
 
     async def _list(

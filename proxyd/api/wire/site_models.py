@@ -39,6 +39,7 @@ class SiteShown(RowShown):
     """How a site fares now and how it did in the last 90 days."""
 
     name: str
+    title: str = Field(description="the name after AS in its WATCH, otherwise `name`")
     url: str
     state: Literal["up", "down", "unknown", "maintenance"]
     detail: str = Field(description="the status or the error of the last probe; until when it is in maintenance")

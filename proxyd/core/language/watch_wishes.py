@@ -161,16 +161,17 @@ def headers_of(written: str) -> tuple[tuple[str, str], ...]:
 
 
 def sites_text(
-    urls: Iterable[str], *, holding: str | None = None, to: Sequence[str] = (), secret: str | None = None
+    sites: Iterable[tuple[str, str]], *, holding: str | None = None, to: Sequence[str] = (), secret: str | None = None
 ) -> str:
-    """Return a WATCH for each site; raises ``ConfigError`` if a receiver is not complete.
+    """Return a WATCH for each address and name, which may be empty; raises ``ConfigError`` if a receiver is incomplete.
 
-    >>> print(sites_text(["https://example.org"], holding="Welcome", to=["me@example.org"]))
-    WATCH 'https://example.org' OF SITE HOLDING 'Welcome' TELL MAIL 'me@example.org';
+    >>> print(sites_text([("https://example.org", "Shop")], holding="Welcome", to=["me@example.org"]))
+    WATCH 'https://example.org' OF SITE AS "Shop" HOLDING 'Welcome' TELL MAIL 'me@example.org';
     """
     options = "" if holding is None else f" HOLDING {quote_text(holding)}"
     options += "".join(f" TELL {delivery_text(each, secret)}" for each in to)
-    return "\n".join(f"WATCH {quote_text(url)} OF SITE{options};" for url in urls)
+    named = [(url, f" AS {quote_name(name)}" if name else "") for url, name in sites]
+    return "\n".join(f"WATCH {quote_text(url)} OF SITE{name}{options};" for url, name in named)
 
 
 def _condition(wish: WatchWish) -> str:
