@@ -19,6 +19,7 @@ from proxyd.config.profile_files import read_directory
 from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError, NotFoundError
 from proxyd.core.language import SourceText, did_you_mean
+from proxyd.core.language.watch_wishes import VALUE_CLASS
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.rules.known.compiled import probe_request
 from proxyd.daemon import Discovered, FeedDiscovery, Way
@@ -154,7 +155,16 @@ async def probe_once(settings: Settings, request: ProbeRequest, trace: ProbeTrac
         return await network.prober.probe(request, trace=trace)
 
 
-async def discover(settings: Settings, url: str, way: Way, *, reads: str = "") -> Discovered:
-    """Return what an address holds, or what the built-in class ``reads`` reads there."""
+async def discover(
+    settings: Settings, url: str, way: Way, *, reads: str = "", value: tuple[str, bool] | None = None
+) -> Discovered:
+    """Return what an address holds, or what the built-in class ``reads`` reads there.
+
+    A ``value`` is a CSS selector, and whether it leads to a number: then that alone is read.
+    """
     async with open_network(settings, SystemClock()) as network:
-        return await FeedDiscovery(network.prober).look(url, way, reads=reads)
+        discovery = FeedDiscovery(network.prober)
+        if value is None:
+            return await discovery.look(url, way, reads=reads)
+        selector, is_number = value
+        return Discovered(await discovery.read_value(url, selector, way, is_number=is_number), VALUE_CLASS)

@@ -28,6 +28,7 @@ _LINE = 160
     "proxyd add https://github.com/python/cpython/releases.atom --to me@example.org",
     "proxyd add https://example.org/blog --match cve --match security --file profiles/news.profile",
     "proxyd add https://shop.example/lamp --price --to me@example.org",
+    "proxyd add https://shop.example/lamp --css span.stock --to me@example.org",
     "proxyd add https://shop.example --site --to me@example.org",
     takes=[
         argument("address", "a feed, a page that links to one, or a page whose text you want to follow"),
@@ -50,6 +51,9 @@ _LINE = 160
         flag("--site", "a site of your own: tell when it is down, and up again"),
         argument("--holding", "what the page of the site must hold", metavar="WORDS"),
         flag("--price", "follow the price that the page states: tell when it falls"),
+        argument(
+            "--css", "follow the value at this CSS selector; with --price, tell when it falls", metavar="SELECTOR"
+        ),
         argument("--locale", "the language in which its numbers are written, such as de", metavar="TAG"),
         argument("--name", "call it so (default: the address without its scheme)"),
         argument(
@@ -68,7 +72,7 @@ async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.network import discover
     from proxyd.core.language import address_to_watch
-    from proxyd.core.language.watch_wishes import digest_text, headers_of
+    from proxyd.core.language.watch_wishes import VALUE_FIELD, digest_text, headers_of
     from proxyd.daemon.discovery import Way
 
     options.address = address_to_watch(options.address)
@@ -77,10 +81,15 @@ async def add(options: argparse.Namespace) -> int:
     _refuse_contradictions(options)
     way = Way(headers_of("\n".join(options.header or ())), is_rendered=options.browser, locale=options.locale)
     reads = "PRICE" if options.price else "SITE" if options.site else ""
-    found = await discover(settings, options.address, way, reads=reads)
+    value = None if options.css is None else (options.css, bool(options.price))
+    found = await discover(settings, options.address, way, reads=reads, value=value)
     outcome = found.outcome
     if not outcome.kind.is_success and not options.site:
-        raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
+        place = " (here: --css '.price')" if options.price and value is None and outcome.status == 200 else ""
+        raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}{place}")
+    if value is not None and not (outcome.items and outcome.items[0].fields.get(VALUE_FIELD) is not None):
+        why = "it holds no number" if options.price and outcome.items else outcome.detail
+        raise NotFoundError(f"nothing was read at {options.css} of {options.address}: {why}")
     text, old = await _text_to_edit(options, outcome.source_id)
     source, watch = _statements_to_add(options, way, found, old)
     texts = _texts(options.file, text, old, source, watch)
@@ -100,8 +109,8 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     """Raise ``ConfigError`` if two options do not go together."""
     if options.price and options.match:
         raise ConfigError(["--price tells when the price falls; leave out --match"])
-    if options.site and (options.price or options.match):
-        raise ConfigError(["--site tells whether a site answers; leave out --price and --match"])
+    if options.site and (options.price or options.match or options.css):
+        raise ConfigError(["--site tells whether a site answers; leave out --price, --css and --match"])
     if options.holding and not options.site:
         raise ConfigError(["--holding is what a site must hold; add --site, or use --match"])
 
@@ -202,6 +211,7 @@ def _statements_to_add(
         locale=options.locale,
         words=tuple(options.match or ()),
         searched=found.page_class if old is None else "FEED" if old.page_class is None else old.page_class.name,
+        selector=options.css or "",
         when="falls" if options.price else "changes",
         to=tuple(options.to or ()),
         secret=options.secret,
@@ -257,6 +267,8 @@ def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outc
 
 
 def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> None:
+    from proxyd.core.language.watch_wishes import VALUE_CLASS, VALUE_FIELD
+
     outcome = found.outcome
     if found.page_class == "SITE":
         answers = "it answers" if outcome.kind.is_success else "it does not answer now"
@@ -266,6 +278,11 @@ def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> Non
         return
     if found.page_class == "PRICE":
         print_lines([f"a page that states a price, {_price(outcome.items[0])}: you are told when it falls"])
+        return
+    if found.page_class == VALUE_CLASS:
+        value = outcome.items[0].fields[VALUE_FIELD]
+        news = "changes" if isinstance(value, str) else "falls"
+        print_lines([f"a value of the page, {visible_line(str(value), 40)}: you are told when it {news}"])
         return
     if found.page_class == "PAGE":
         (item,) = outcome.items

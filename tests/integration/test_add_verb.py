@@ -100,7 +100,43 @@ def test_a_page_with_a_price_offers_to_follow_it(origin: str, file: Path, capsys
 
 def test_a_page_without_a_price_cannot_be_followed_by_it(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["add", f"{origin}/page", "--price"]) != 0
-    assert "cannot be watched: the page states no price" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "cannot be watched: the page states no price" in told
+    assert "(here: --css '.price')" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "reads", "compares"),
+    [
+        ([], "a value of the page, 1.299: you are told when it changes", "String", ""),
+        (["--price", "--locale", "de"], "1299: you are told when it falls", "Decimal", " WHERE NEW.value < OLD.value"),
+    ],
+)
+def test_a_value_is_followed_where_it_stands(
+    origin: str,
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    said: str,
+    reads: str,
+    compares: str,
+) -> None:
+    assert main(["add", f"{origin}/lamp", "--css", "b", "--name", "Lamp", *options, "--file", str(file)]) == 0
+    assert said in capsys.readouterr().out
+    text = " ".join(file.read_text().split())
+    assert f"value:{reads} FROM CSS 'b')" in text
+    assert text.endswith(f'AS "Lamp"{compares};')
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [(["--css", "i", "--price"], "it holds no number"), (["--css", ".stock"], "nothing on the page matches .stock")],
+)
+def test_a_value_that_is_not_there_is_not_followed(
+    origin: str, capsys: pytest.CaptureFixture[str], options: list[str], problem: str
+) -> None:
+    assert main(["add", f"{origin}/lamp", *options]) != 0
+    assert problem in capsys.readouterr().err
 
 
 def test_adding_an_address_again_edits_its_watch_and_nothing_else(origin: str, file: Path) -> None:
@@ -313,4 +349,4 @@ def test_a_site_is_added_also_while_it_is_down(
 
 def test_a_word_to_match_does_not_go_with_a_site(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["add", origin, "--site", "--match", "words"]) != 0
-    assert "leave out --price and --match" in capsys.readouterr().err
+    assert "leave out --price, --css and --match" in capsys.readouterr().err
