@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from proxyd.cli.main import make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"`([\w./-]+)`[^`\n]*:\s*\Z")
 _REDIRECTION = re.compile(r"\s\d?>>?\s*(?:&\d|\"[^\"]*\"|\S+)")
+
+
+@cache
+def _parser() -> argparse.ArgumentParser:
+    return make_parser()  # 50 ms
+
+
+def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return what the command line makes of arguments; exit where they are wrong."""
+    return _parser().parse_args(arguments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,15 @@ from aiohttp.test_utils import TestServer
 
 from proxyd.api.problems import problem
 from proxyd.api.wire import Fault
-from proxyd.cli.main import main, make_parser
+from proxyd.cli.main import main
 from tests.hostile import CONTROLS, MARKUP, hidden_in
+from tests.pages import options_of
 
 EXAMPLES = re.findall(r"^\| `[a-z -]+` \| .* \| `proxyd (.*)` \|$", Path("docs/cli.md").read_text(), re.MULTILINE)
 ASKING = [
     each.replace(" --follow", "")  # it asks again
     for each in EXAMPLES
-    if "url" in make_parser().parse_args(shlex.split(each))
+    if "url" in options_of(shlex.split(each))
     and not each.startswith(("add ", "wait ", "mcp"))  # which ask a page, or for ever
 ]
 EVIL = CONTROLS["escape"] + MARKUP["script"] + CONTROLS["turned"] + CONTROLS["lines"]

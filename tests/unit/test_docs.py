@@ -19,6 +19,7 @@ from proxyd.config.loading import load
 from proxyd.config.settings import Settings
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.politeness.endpoints import LADDER_S
+from tests.pages import options_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,7 +91,7 @@ def test_processes_on_one_machine_have_a_port_and_a_socket_each() -> None:
 def test_every_verb_is_in_the_command_lines_page_with_an_example() -> None:
     page = read("docs/cli.md")
     examples = re.findall(r"^\| `[a-z -]+` \| .* \| `proxyd (.*)` \|$", page, re.MULTILINE)
-    runs = [make_parser().parse_args(shlex.split(example)).run for example in examples]
+    runs = [options_of(shlex.split(example)).run for example in examples]
     assert len(runs) > 35
     verbs = {each.prog.removeprefix("proxyd "): each for each in parsers(make_parser()) if "run" in each._defaults}
     named = set(re.findall(r"`((?:proxyd )?[a-z]+(?: [a-z-]+)?)", page))

@@ -17,9 +17,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxyd.base.metrics import ROLES, Metrics
-from proxyd.cli.main import make_parser
 from proxyd.config.settings import Settings
-from tests.pages import ROOT, anchors
+from tests.pages import ROOT, anchors, options_of
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 RULES = sorted((PROMETHEUS / "rules").glob("*.yml"))
@@ -214,7 +213,7 @@ def test_an_alert_says_how_bad_it_is_and_what_to_do(alert: dict[str, Any]) -> No
     assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
     assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
     for verb in re.findall(r"`proxyd ([^`]+)`", alert["annotations"]["description"]):
-        make_parser().parse_args(verb.split())
+        options_of(verb.split())
 
 
 def entries() -> dict[str, str]:
@@ -238,7 +237,7 @@ def test_an_entry_says_what_to_look_at_and_what_to_do(name: str) -> None:
     known = recorded | OTHERS | {part for sample in samples() for part in sample} | set(Settings.model_fields) | WORDS
     for text in re.findall(r"`([^`]+)`", entry):
         if text.startswith("proxyd "):
-            make_parser().parse_args(text.removeprefix("proxyd ").split())
+            options_of(text.removeprefix("proxyd ").split())
         elif re.fullmatch(r"[a-z_]+|.*[:({=].*", text):
             assert metrics_in(text) <= known, text
 

@@ -13,6 +13,7 @@ import pytest
 from proxyd.cli.main import main, make_parser
 from proxyd.cli.notifications import show
 from proxyd.terminal.verbs import address, whole
+from tests.pages import options_of
 
 WITHOUT_JSON = {
     "mcp",
@@ -76,7 +77,7 @@ def test_a_verb_has_examples_and_they_parse(name: str) -> None:
     for example in shown:
         program, *arguments = shlex.split(example)
         assert program == "proxyd"
-        assert callable(make_parser().parse_args(arguments).run)
+        assert callable(options_of(arguments).run)
     words = [word for word in shlex.split(shown[0])[1:] if not word.startswith("-") and word != "/etc/proxyd.toml"]
     assert " ".join(words).startswith(name)
 
@@ -98,7 +99,7 @@ def test_what_asks_a_daemon_can_ask_one_elsewhere() -> None:
 
 def test_what_is_given_before_a_verb_of_a_verb_holds_for_it() -> None:
     for arguments in (["--url", "http://a", "--json", "show", "x"], ["show", "x", "--url", "http://a", "--json"]):
-        options = make_parser().parse_args(["notifications", *arguments])
+        options = options_of(["notifications", *arguments])
         assert (options.url, options.json, options.run) == ("http://a", True, show.run)
 
 
@@ -172,7 +173,7 @@ def test_what_is_misspelt_is_told_the_nearest_word_by_the_verb_it_was_given_to(
     typed: str, program: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        make_parser().parse_args(typed.split())
+        options_of(typed.split())
     usage, *_, last = capsys.readouterr().err.splitlines()
     assert (ended.value.code, usage.startswith(f"usage: {program} [-h]")) == (2, True)
     assert last.startswith(f"{program}: error: ")

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes_validate import validate
 
 from proxyd import __version__
 from tests.deployment import DEPLOY, ROOT, documents, unknown_settings
@@ -71,6 +70,8 @@ prober: {scaling: {min: 4, max: 40, hosts: 32, waiting: 16}}
 network: {enabled: false}
 podMonitor: {enabled: true, labels: {release: monitoring}}
 """
+    from kubernetes_validate import validate  # slow to load
+
     made = rendered(namespace="watching", values=values)
     for each in made.values():
         if each["kind"] != "PodMonitor":  # the operator's own

@@ -8,8 +8,8 @@ import shlex
 from fnmatch import fnmatch
 
 from proxyd import __version__
-from proxyd.cli.main import make_parser
 from tests.deployment import DEPLOY, ROOT, named_settings, pinned, unknown_settings
+from tests.pages import options_of
 
 TEXT = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 
@@ -47,13 +47,13 @@ def test_it_runs_as_a_numbered_user_that_is_not_root() -> None:
 def test_what_it_runs_and_how_it_is_asked_for_its_health_are_verbs() -> None:
     (entry,), (command,), (health,) = values("ENTRYPOINT"), values("CMD"), values("HEALTHCHECK")
     assert json.loads(entry) == ["proxyd"]
-    make_parser().parse_args(json.loads(command))
+    options_of(json.loads(command))
     options, _, asked = health.partition("CMD")
     program, *arguments = json.loads(asked)
     assert program == "proxyd"
     timeout_s = re.search(r"--timeout=(\d+)s", options)
     assert timeout_s is not None
-    assert make_parser().parse_args(arguments).timeout < int(timeout_s[1])
+    assert options_of(arguments).timeout < int(timeout_s[1])
 
 
 def test_it_stops_as_the_daemon_does_and_says_which_version_it_is() -> None:

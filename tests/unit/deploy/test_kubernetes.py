@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_validate import ValidationError, validate
 
 from proxyd import __version__
-from proxyd.cli.main import make_parser
 from proxyd.core.language import CheckSettings, SourceText, check
 from tests.deployment import DEPLOY, documents, unknown_settings
+from tests.pages import options_of
 
 FOLDER = DEPLOY / "kubernetes"
 VERSION = "1.31"
@@ -47,6 +46,8 @@ def container(role: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("document", APPLIED + EXAMPLES, ids=titled)
 def test_kubernetes_knows_it(document: dict[str, Any]) -> None:
+    from kubernetes_validate import ValidationError, validate  # slow to load
+
     validate(document, VERSION, strict=True)
     with pytest.raises(ValidationError):
         validate({**document, "speck": {}}, VERSION, strict=True)
@@ -67,7 +68,7 @@ def test_there_is_a_deployment_for_each_role() -> None:
     assert DEPLOYMENTS["planner"]["spec"]["replicas"] == 2
     for role in DEPLOYMENTS:
         assert container(role)["env"][0] == {"name": "PROXYD_ROLE", "value": role}
-        make_parser().parse_args(container(role)["args"])
+        options_of(container(role)["args"])
 
 
 @each_role

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.cli.main import make_parser
 from proxyd.config.loading import load
 from tests.deployment import DEPLOY, named_settings, unknown_settings
+from tests.pages import options_of
 
 UNIT, UNIT_OF_A_ROLE = DEPLOY / "systemd" / "proxyd.service", DEPLOY / "systemd" / "proxyd@.service"
 TEXT, TEXT_OF_A_ROLE = (each.read_text(encoding="utf-8") for each in (UNIT, UNIT_OF_A_ROLE))
@@ -54,7 +54,7 @@ def test_the_unit_of_a_role_is_that_of_the_daemon_but_for_its_name_and_its_folde
     assert differing == {"Description", "ExecStart", *folders}
     for role in ("planner", "prober", "notifier"):
         arguments = other["ExecStart"].replace("%i", role).split()[1:]
-        assert make_parser().parse_args(arguments).role == role
+        assert options_of(arguments).role == role
 
 
 def test_systemd_would_say_so_if_something_were(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_daemon_speaks_what_the_unit_expects() -> None:
     assert (unit["Type"], unit["ExecReload"]) == ("notify", "/bin/kill -HUP $MAINPID")
     program, *arguments = unit["ExecStart"].split()
     assert program == "/opt/proxyd/bin/proxyd"
-    options = make_parser().parse_args(arguments)
+    options = options_of(arguments)
     assert str(options.config) == "/etc/proxyd/proxyd.toml"
 
 
