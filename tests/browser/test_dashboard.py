@@ -383,7 +383,7 @@ async def check(page: Page, what: str) -> None:
 
 
 async def test_hostile_titles_run_nothing(chromium: Browser, tmp_path: Path) -> None:
-    async with lived(tmp_path, 2.0) as (_, base, token), opened(chromium) as page:
+    async with lived(tmp_path, 0.5) as (_, base, token), opened(chromium) as page:
         page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
         await sign_in(page, base, token)
         await page.goto(f"{base}/notifications")
@@ -396,7 +396,7 @@ async def test_hostile_titles_run_nothing(chromium: Browser, tmp_path: Path) -> 
 async def test_two_clicks_lead_to_why_to_what_arrived_and_to_silence_for_the_night(
     chromium: Browser, tmp_path: Path
 ) -> None:
-    async with lived(tmp_path, 3.0, "write", TITLED) as (api, base, token), opened(chromium) as page:
+    async with lived(tmp_path, 1.0, "write", TITLED) as (api, base, token), opened(chromium) as page:
         await sign_in(page, base, token)
         arrived = page.locator("ol.news > li")
         assert await arrived.count() == 12

@@ -301,7 +301,7 @@ async def test_a_test_message_says_so_and_shows_the_real_wording(running: Runnin
 
 
 async def test_the_plan_says_why_each_probe_comes(browser: Browser) -> None:
-    await live(browser.api, days=2.0)
+    await live(browser.api, days=1.0)
     await browser.sign_in("read", expires_in_s=None)
     _, page = await browser.get("/plan")
     planned = await browser.api.control.queries.plans.plan(limit=100)
@@ -415,7 +415,7 @@ async def test_programs_get_no_pages(browser: Browser, path: str) -> None:
 
 
 async def test_hostile_names_stay_text_in_pictures(browser: Browser) -> None:
-    await live(browser.api, days=2.0)
+    await live(browser.api, days=1.0)
     await browser.sign_in("read", expires_in_s=None)
     for path in ("/rules/every-item", f"/sources/{part(HOSTILE)}"):
         status, page = await browser.get(path)
