@@ -14,7 +14,7 @@ from tests.integration.test_bulk_actions import WATCHES
 from tests.integration.test_histories import PRICE, past_of_page, shows
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [pytest.param("light", 1280, marks=pytest.mark.long), ("dark", 390)])
 async def test_states_are_compared_and_several_watches_removed_without_scripts(
     chromium: Browser, tmp_path: Path, scheme: str, width: int
 ) -> None:

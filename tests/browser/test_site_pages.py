@@ -68,7 +68,7 @@ async def watched(folder: Path) -> AsyncIterator[tuple[str, str]]:
         yield str(api.client.make_url("")).rstrip("/"), shown
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.long)])
 async def test_pages_of_sites_can_be_read_by_everybody(
     chromium: Browser, tmp_path: Path, scheme: str, width: int
 ) -> None:
