@@ -14,7 +14,7 @@ def register_profiles() -> None:
     """Make the profiles ``short``, which is loaded, and ``long``, for ``--hypothesis-profile``."""
     slow = [HealthCheck.too_slow]
     settings.register_profile(
-        "short", deadline=None, suppress_health_check=slow, max_examples=16, derandomize=True, database=None
+        "short", deadline=None, suppress_health_check=slow, max_examples=10, derandomize=True, database=None
     )
     settings.register_profile(
         "long",
@@ -31,4 +31,4 @@ def examples(count: int) -> settings:
     """Return the settings of a law that wants other than the usual 100 examples; the profile multiplies either."""
     default = settings.default
     assert default is not None
-    return settings(max_examples=max(5, count * default.max_examples // 100))
+    return settings(max_examples=max(3, count * default.max_examples // 100))
