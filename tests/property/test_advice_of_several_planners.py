@@ -36,7 +36,11 @@ async def advice_of_others(numbers: list[int], budget_per_s: float) -> Advice:
     return advise(found.settings.planner, found.planner.week, ahead.forecast())
 
 
-@pytest.mark.parametrize("budget_per_s", [1.0, 0.01], ids=["a budget that is left", "a budget that is short"])
+@pytest.mark.parametrize(
+    "budget_per_s",
+    [1.0, pytest.param(0.01, marks=pytest.mark.long)],
+    ids=["a budget that is left", "a budget that is short"],
+)
 async def test_it_is_about_that_of_one_planner(budget_per_s: float) -> None:
     shares = [sqrt(rate) for rate in RATES]
     parts = []

@@ -48,6 +48,7 @@ ALIKE = {
     "AUTO for a target",
     "AUTO for the default target",
     "DOE, rarely",
+    "AUTO and overwritten",
 }  # to others, in part
 
 
@@ -99,12 +100,12 @@ class Scene:
         return made
 
 
-_EVERY_POLICY = pytest.mark.parametrize(
-    "policy", [pytest.param(each, marks=[pytest.mark.long] if each in ALIKE else []) for each in POLICIES]
-)
+def _every_policy(*, short: set[str]) -> pytest.MarkDecorator:
+    marked = [pytest.param(each, marks=[pytest.mark.long] * (each not in short)) for each in POLICIES]
+    return pytest.mark.parametrize("policy", marked)
 
 
-@_EVERY_POLICY
+@_every_policy(short={*POLICIES} - ALIKE)
 @given(
     seed=st.integers(0, 2**32),
     restarts=st.sets(st.integers(1, CHRONONS - 1), min_size=1, max_size=6),
@@ -116,7 +117,7 @@ def test_restarts_move_no_probe(policy: str, seed: int, restarts: set[int], plan
     assert scene.probes(restarts) == scene.probes()
 
 
-@_EVERY_POLICY
+@_every_policy(short={"AUTO", "SUP", "DOE"})
 def test_a_daemon_that_restarts_all_the_time_probes_as_one_that_never_does(policy: str) -> None:
     scene = Scene(policy, seed=5, plans=(40,))
     assert scene.probes(range(1, CHRONONS, 5)) == scene.probes()

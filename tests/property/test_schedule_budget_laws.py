@@ -269,8 +269,10 @@ async def test_the_daemon_makes_exactly_the_probes_of_the_simulator(fleet: Fleet
 
 
 def is_short(policy: PolicyName, life: str) -> bool:
-    """Whether `make test` tries a policy with a life: AUTO with nearly all of them, GOLDEN with one."""
-    return life != "overwrite" if policy is PolicyName.AUTO else (policy, life) == (PolicyName.GOLDEN, "window")
+    """Whether `make test` tries a policy with a life: AUTO without one and for a target, GOLDEN with one."""
+    return (
+        life in {"no life", "target"} if policy is PolicyName.AUTO else (policy, life) == (PolicyName.GOLDEN, "window")
+    )
 
 
 @pytest.mark.parametrize(

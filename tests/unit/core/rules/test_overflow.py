@@ -88,7 +88,7 @@ def test_an_empty_feed_and_one_that_was_cleared_have_no_known_window() -> None:
 
 def test_a_rule_with_a_number_of_its_own_is_not_asked_earlier() -> None:
     rules = rule("r", clauses="SET POLICY DOE(4 PROBES PER 1 WEEK)")
-    found = decider(declaration(source("s"), rules), now_s=MONDAY_S)
+    found = decider(declaration(source("s"), rules), now_s=MONDAY_S, chronon_s=60.0)
     grid = found.settings.grid
     now = grid.chronon_at(MONDAY_S)
     times_s = MONDAY_S + 600.0 * np.arange(1500.0)

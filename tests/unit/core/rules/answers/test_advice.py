@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from proxyd.core.model.chronon import Budget, Epoch
@@ -15,6 +17,7 @@ T0 = 1_000_000_000.0
 LENGTH = 720
 
 
+@cache
 def advice(budget_per_s: float, sources: int = 6) -> Advice:
     """Return the advice for sources with an item about every 10 minutes, each captured within a minute."""
     declared = declaration(

@@ -92,8 +92,14 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("budget_per_s", [1.0, 0.002], ids=["a budget that is left", "a budget that is short"])
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize(
+    ("edit", "budget_per_s"),
+    [
+        pytest.param(edit, per_s, id=f"{edit}-a budget that is {left}", marks=[pytest.mark.long] * (not is_short))
+        for edit in EDITS
+        for left, per_s, is_short in (("left", 1.0, True), ("short", 0.002, edit == "a rule for one"))
+    ],
+)
 async def test_a_trial_of_what_differs_says_about_what_one_of_all_says(edit: str, budget_per_s: float) -> None:
     found = running(*EDITS["nothing"], budget_per_s=budget_per_s, chronon_s=60.0, price_item_s=None)
     drive = Drive(found)
