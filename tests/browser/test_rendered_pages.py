@@ -302,7 +302,7 @@ async def test_a_frame_of_another_origin_does_not_act_with_the_secrets_and_reads
 
 @pytest.mark.parametrize(
     "navigation",
-    ["location = '{ours}'", "frames[0].location = '{ours}'"],
+    ["location = '{ours}'", pytest.param("frames[0].location = '{ours}'", marks=pytest.mark.long)],
     ids=["itself", "its own frame"],
 )
 async def test_a_frame_that_navigates_itself_to_the_sources_host_sends_no_secret(

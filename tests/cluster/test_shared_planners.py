@@ -54,7 +54,9 @@ async def test_planners_share_and_every_item_is_told_once(tmp_path: Path, postgr
         exactly_once(machines, origin)
 
 
-@pytest.mark.parametrize("other", [{"nats": ""}, {}], ids=["without NATS", "with NATS"])
+@pytest.mark.parametrize(
+    "other", [pytest.param({"nats": ""}, marks=pytest.mark.long), {}], ids=["without NATS", "with NATS"]
+)
 async def test_a_host_to_which_redirects_lead_is_asked_in_turn_by_all(
     tmp_path: Path, postgresql: PostgresServer, other: dict[str, str]
 ) -> None:

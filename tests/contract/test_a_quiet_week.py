@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from itertools import count, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.stages.observation import RuleResults
@@ -19,6 +21,10 @@ QUIET = " DELIVER TO LOG 'one' QUIET DURING '22:00-07:00, Sat,Sun' IN 'Europe/Be
 BEGIN_S = datetime(2026, 3, 26, 12, tzinfo=UTC).timestamp()  # a Thursday; the clocks change on Sunday, the 29th
 END_S = datetime(2026, 4, 1, 12, tzinfo=UTC).timestamp()
 
+_EACH = pytest.mark.parametrize(  # the clocks are ours: what is asked of a database is asked in test_suspensions
+    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+)
+
 
 def is_quiet(at_s: float) -> bool:
     """Whether it is quiet by the clocks of Berlin: at night, and from Friday at 22:00 to Monday at 7:00."""
@@ -26,6 +32,7 @@ def is_quiet(at_s: float) -> bool:
     return local.weekday() >= 5 or local.hour >= 22 or local.hour < 7
 
 
+@_EACH
 async def test_a_week_in_which_the_clocks_change(store: SqlStore) -> None:
     rules = (rule("r"), rule("daily", clauses="SET DIGEST DAILY AT '08:00' IN 'Europe/Berlin'"))
     declared = at_night(*rules, rule("loud", clauses="SET QUIET NONE"), defaults=QUIET)
@@ -74,6 +81,7 @@ def trouble_at(local: datetime) -> str:
     return "outage" if local.weekday() == 0 and 240 <= minute < 300 else ""
 
 
+@_EACH
 async def test_maintenance_counts_and_tells_nothing_and_other_outages_wait_for_the_end_of_quiet_hours(
     store: SqlStore,
 ) -> None:

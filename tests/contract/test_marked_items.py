@@ -200,7 +200,7 @@ class Model:
         return [each for each in reversed(self.items) if each in kept and (sources is None or each[0] in sources)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 async def test_marks_and_views_equal_sets_of_items(store: SqlStore, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, model, seqs = random.Random(seed), Model(), dict.fromkeys("abcd", 0)
     monkeypatch.setattr(item_rows, "_FEW_SOURCES", 2)  # so that three sources count as many

@@ -201,8 +201,14 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize(("change", "counts", "restarted"), EDITS.values(), ids=EDITS)
-@pytest.mark.parametrize("is_running", [True, False], ids=["running", "down"])
+@pytest.mark.parametrize(
+    ("change", "counts", "restarted", "is_running"),
+    [
+        pytest.param(*edit, is_running, id=f"{name}-{how}", marks=[pytest.mark.long] * (how == "down" and n > 2))
+        for n, (name, edit) in enumerate(EDITS.items())
+        for how, is_running in (("running", True), ("down", False))
+    ],
+)
 async def test_an_edit_starts_only_the_counters_again_that_count_something_else(
     world: World, change: dict[str, str], counts: list[int], restarted: dict[str, tuple[str, ...]], *, is_running: bool
 ) -> None:
