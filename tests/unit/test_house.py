@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import proxyd
@@ -12,6 +13,7 @@ import proxyd
 _ROOT = Path(proxyd.__file__).parent
 
 
+@cache
 def _modules() -> dict[str, ast.Module]:
     """Return the syntax trees of all modules by their names."""
     trees = {}
