@@ -27,8 +27,9 @@ def migrate(database: str | Path) -> None:
 
 
 def migrated_file(path: Path) -> Path:
-    """Make a file of SQLite at the newest schema and return its path."""
-    shutil.copy(_template(), path)
+    """Make a file of SQLite at the newest schema, unless it is there, and return its path."""
+    if not path.exists():
+        shutil.copy(_template(), path)
     return path
 
 

@@ -31,6 +31,7 @@ from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxyd.config.loading import socket_address
+from tests.databases import migrated_file
 from tests.prefork import Forked, can_fork, fork
 from tests.servers import free_port
 
@@ -624,12 +625,15 @@ SET DELIVERY WEBHOOK '{url}' SECRET ENV 'SECRET_HOOK';
 
 @asynccontextmanager
 async def world(folder: Path, **settings: str) -> AsyncIterator[World]:
-    """Yield an origin, a receiver and a daemon that is yet to be started."""
+    """Yield an origin, a receiver and a daemon that is yet to be started, with the tables that it would make first."""
     origin, receiver = Origin(), Receiver()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(listening(origin))
         await stack.enter_async_context(listening(receiver))
         daemon = await stack.enter_async_context(Daemon(folder, **settings))
+        if "database" not in settings:
+            daemon.database.parent.mkdir(mode=0o700, exist_ok=True)
+            migrated_file(daemon.database)
         yield World(origin, receiver, daemon)
 
 

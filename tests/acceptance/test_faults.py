@@ -222,7 +222,6 @@ async def test_a_read_only_database_is_said_and_left_as_it_is(tmp_path: Path) ->
 
 async def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        w.daemon.database.parent.mkdir()
         w.daemon.database.write_bytes(b"my diary, not yours. " * 1000)
         await w.daemon.spawn()
         await stopped_with(w, "the database failed", "not a database")

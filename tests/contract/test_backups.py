@@ -25,6 +25,7 @@ from proxyd.store.databases.sqlite import copy_file, sync
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.sql_store import SqlStore
 from tests.contract.test_store import ENDPOINT
+from tests.databases import migrated_file
 from tests.observations import observed
 from tests.servers import PostgresServer
 
@@ -107,7 +108,7 @@ async def test_who_owned_the_database_owns_what_is_restored(tmp_path: Path) -> N
     for path in (backup, old, new):
         path.parent.mkdir(exist_ok=True)
     for path in (backup, old):
-        async with open_store(path, GRID) as store, store.writer.running():
+        async with open_store(migrated_file(path), GRID) as store, store.writer.running():
             await put(store, "kept")
     user = 10001 if os.geteuid() == 0 else os.geteuid()
     for path in (old, new.parent):
@@ -144,7 +145,7 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
 async def left_behind(database: Path) -> None:
     """Make a database with a commit in its file and another one in its log, as who is killed leaves it."""
     whole = database.with_name("whole.db")
-    async with open_store(whole, GRID) as store, store.writer.running():
+    async with open_store(migrated_file(whole), GRID) as store, store.writer.running():
         await put(store, "old")
         await store.upkeep.checkpoint()
         await put(store, "newest")
@@ -157,7 +158,7 @@ async def test_who_is_killed_while_restoring_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, can_link: bool
 ) -> None:
     backup = tmp_path / "backup.db"
-    async with open_store(backup, GRID) as store, store.writer.running():
+    async with open_store(migrated_file(backup), GRID) as store, store.writer.running():
         await put(store, "kept")
     if not can_link:
         monkeypatch.setattr(os, "link", refuse)
@@ -184,7 +185,7 @@ async def test_who_is_killed_while_restoring_loses_nothing(
 
 async def test_a_backup_takes_the_place_of_a_damaged_database_which_is_kept(tmp_path: Path) -> None:
     database, backup = tmp_path / "p.db", tmp_path / "backup.db"
-    async with open_store(backup, GRID) as store, store.writer.running():
+    async with open_store(migrated_file(backup), GRID) as store, store.writer.running():
         await put(store, "kept")
     database.write_bytes(b"my diary")
     database.with_name("p.db-wal").write_bytes(b"and its log")
@@ -197,7 +198,7 @@ async def test_a_backup_takes_the_place_of_a_damaged_database_which_is_kept(tmp_
 async def test_what_is_kept_aside_is_not_overwritten(tmp_path: Path) -> None:
     database, backup = tmp_path / "p.db", tmp_path / "backup.db"
     for path in (backup, database):
-        async with open_store(path, GRID) as store, store.writer.running():
+        async with open_store(migrated_file(path), GRID) as store, store.writer.running():
             await put(store, path.stem)
     aside = database.with_name("p.db.before-now")
     aside.write_bytes(b"of a moment ago")

@@ -43,6 +43,7 @@ from proxyd.store.plan_rows import StoredPlan
 from proxyd.store.retention import expire
 from proxyd.store.sql_store import SqlStore
 from proxyd.store.writer import MAX_BATCH
+from tests.databases import migrated_file
 from tests.fleets import declaration, rule, source
 from tests.observations import altered, observed
 from tests.outboxes import due_deliveries, next_due_s
@@ -519,7 +520,7 @@ def test_a_database_has_one_owner_also_by_another_path(tmp_path: Path) -> None:
 
 async def test_a_store_that_was_closed_leaves_no_thread_behind(tmp_path: Path) -> None:
     """The trap: threads that nobody ends keep the process from ending."""
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as opened, opened.writer.running():
         await opened.record(observation())
         assert any(thread.name.startswith("store-writer") for thread in threading.enumerate())
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("store-")]

@@ -15,6 +15,7 @@ from proxyd.daemon import Declarations
 from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.sql_store import SqlStore
+from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source, stream_recall
 
@@ -49,7 +50,7 @@ def profiles(folder: Path) -> Path:
 
 async def fired(folder: Path, *, jump_s: float, restart: bool) -> dict[str, list[tuple[str, list[str]]]]:
     """Return what each rule told, ids and rows, where the clock jumps after the second probe."""
-    async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         found = await started(folder, store, T0)
         now_s = T0 + 7200.0  # no jump leads to before the rules' START
         for number, names in enumerate(SHOWN):
@@ -80,7 +81,7 @@ async def test_a_restart_after_an_hour_back_probes_and_counts_at_once(tmp_path: 
     folder.mkdir()
     every = rule("each", clauses="SET POLICY UNIFORM(10 MINUTES)")
     (folder / "a.profile").write_text(DOMAIN + source("s") + every)
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         found = await started(folder, store, T0)
         await see(store, found, ("a",), T0)
         found = await started(folder, store, T0 - 3600.0)

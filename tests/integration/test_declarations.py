@@ -30,6 +30,7 @@ from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.sql_store import SqlStore
+from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, WEBHOOK, changed, decider, declaration, item, rule, source, stream_recall
 
@@ -54,7 +55,7 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     (tmp_path / "a.profile").write_text(DOMAIN + source("s") + rule("r", when="COUNT(*) % 3 = 0"))
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         yield World(tmp_path, store, FakeClock(T0))
 
 

@@ -17,6 +17,7 @@ from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from proxyd.store.backups import open_store
+from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source
 from tests.outboxes import due_deliveries
@@ -47,7 +48,7 @@ async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_
     clauses = "SET DELIVERY MAIL 'a@example.org' SET DIGEST EVERY 1 HOUR AT MOST 2 ITEMS"
     rules = declaration(source("a"), rule("r", clauses=clauses)).rules.values()
     sent = tuple(notification(number, MailDelivery("a@example.org")) for number in range(3))
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         await store.declarations.accept([], rules, T0)
         await store.record_results(
             RuleResults(
@@ -55,7 +56,7 @@ async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_
             )
         )
     inbox, clock = Inbox(), FakeClock(T0 + 60.0)
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         dispatcher = Dispatcher(
             store, inbox, lambda _ref: None, clock, np.random.default_rng(1), Metrics(), DispatcherSettings(600.0, 4)
         )
@@ -89,7 +90,7 @@ async def test_each_receiver_gets_the_version_of_the_payload_that_its_rule_asks_
     secret = SecretRef("env", "SECRET_A")
     assert [each.payload for each in deliveries if isinstance(each, WebhookDelivery)] == [2, 1, 0]
     assert deliveries[2] == WebhookDelivery("https://old.example/", secret)
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         await store.declarations.accept([], rules.values(), T0)
         await store.record_results(RuleResults(notifications=(notification(1, *deliveries),)))
         for each in await store.webhooks.list_unconfirmed():

@@ -35,7 +35,7 @@ async def process(folder: Path, *rules: str) -> AsyncIterator[Built]:
     """Start a daemon whose loops stand still on some rules."""
     (folder / "profiles" / "a.profile").write_text(DOMAIN + source("s") + "".join(rules))
     settings, clock = load(environ={}, profiles=folder / "profiles"), FakeClock(T0)
-    async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         built = build(settings, offline_parts(settings, store, clock, PoissonOrigin({}, clock.time_s)))
         await built.declarations.start()
         yield built

@@ -17,7 +17,6 @@ from proxyd.store.databases.postgresql import postgresql_url
 from proxyd.store.followed_rows import FollowedRows, is_since
 from proxyd.store.sql_store import SqlStore
 from proxyd.store.statements import Upsert, execute_many
-from tests.databases import migrate
 from tests.servers import PostgresServer
 
 _UPSERT = Upsert(t.declared)
@@ -43,8 +42,7 @@ class Followed:
 @pytest.fixture
 async def followed(postgresql: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Followed]:
     monkeypatch.setattr("proxyd.store.followed_rows._PAGE", 2)
-    database = postgresql.create()
-    migrate(database)
+    database = postgresql.create_migrated()
     async with open_connections(database) as connections:
         made = Followed(database, SqlStore(connections, ChrononGrid(10.0)), FollowedRows(t.declared, float))
 

@@ -20,6 +20,7 @@ from proxyd.probing.documents.document_texts import digest
 from proxyd.store.backups import open_connections, open_store
 from proxyd.store.databases.schema import migrate
 from proxyd.store.sql_store import SqlStore
+from tests.databases import migrated_file
 from tests.fleets import changed, decider, declaration, rule, source
 
 NOON_S = 1772366400.0  # 2026-03-01
@@ -109,7 +110,7 @@ async def test_an_upgrade_fires_nothing_and_what_comes_later_fires(tmp_path: Pat
     declared = declaration(source("s"), rule("i"), _UPDATES)
     reading = decider(declared, now_s=T0).known.compiled.requests["s"].reading
     await database_of_the_version_before(tmp_path / "p.db", rows, reading)
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         found = decider(declaration(), now_s=T0)
         found.restore(await store.load_states(), await store.load_streams())
         found.declare(declared, dict.fromkeys(declared.rules, T0), T0)

@@ -27,6 +27,7 @@ from proxyd.store.databases.sqlite import sqlite_connections
 from proxyd.store.databases.tables import texts
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.sql_store import SqlStore
+from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -37,7 +38,7 @@ def settings(**chosen: Any) -> Settings:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as opened, opened.writer.running():
         yield opened
 
 

@@ -52,7 +52,7 @@ def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_aw
 async def test_who_plans_still_plans_after_the_event_loop_was_busy_for_longer_than_the_lease(
     postgresql: PostgresServer,
 ) -> None:
-    async with planning(postgresql.create(), 3.0) as planner:
+    async with planning(postgresql.create_migrated(), 3.0) as planner:
         losing = asyncio.create_task(planner.lost())
         end_s = CLOCK.monotonic_s() + 3.5
         while CLOCK.monotonic_s() < end_s:
@@ -64,7 +64,7 @@ async def test_who_plans_still_plans_after_the_event_loop_was_busy_for_longer_th
 
 
 async def test_who_loses_its_session_stops_and_says_why(postgresql: PostgresServer) -> None:
-    database = postgresql.create()
+    database = postgresql.create_migrated()
     async with planning(database) as planner, open_connections(database) as other:
         await other.writer.call(lambda c: c.execute(text(END_LEASES)))
         with pytest.raises(LeaseLostError, match="the database ended the session"):
@@ -86,7 +86,7 @@ async def test_what_does_not_answer_is_not_waited_for_either_when_it_is_given_up
 
 
 async def test_who_plans_gives_up_once_a_newer_version_has_changed_the_tables(postgresql: PostgresServer) -> None:
-    database = postgresql.create()
+    database = postgresql.create_migrated()
     async with planning(database) as planner, open_connections(database) as other:
         await other.writer.call(lambda c: command.stamp(migration_config(c), "0015"))
         with pytest.raises(LeaseLostError, match="another version"):
@@ -94,7 +94,7 @@ async def test_who_plans_gives_up_once_a_newer_version_has_changed_the_tables(po
 
 
 async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgresql: PostgresServer) -> None:
-    database = postgresql.create()
+    database = postgresql.create_migrated()
     async with planning(database) as planner:
         await session_of(planner.connections).call(
             lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -109,7 +109,7 @@ async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgres
 async def test_a_token_is_not_worth_changing_the_tables_under_a_daemon(
     tmp_path: Path, postgresql: PostgresServer
 ) -> None:
-    database = postgresql.create()
+    database = postgresql.create_migrated()
     settings = Settings(database=database, profiles=tmp_path)
     async with planning(database, 60.0) as planner:
         connections = planner.connections
@@ -127,7 +127,7 @@ async def test_a_machine_with_a_wrong_clock_goes_by_the_time_of_the_database(
 ) -> None:
     clock = SystemClock(lambda: time.time() + off_s)
     lease = Lease("planner", LEASE_S)
-    async with sharing(postgresql.create(), lease, "m", wait=clock.sleep):
+    async with sharing(postgresql.create_migrated(), lease, "m", wait=clock.sleep):
         clock.follow(lease.time.time_s)
         assert clock.time_s() == pytest.approx(time.time(), abs=0.5)
         assert clock.wall_s() == pytest.approx(time.time(), abs=0.5)
@@ -154,7 +154,7 @@ def test_a_slow_answer_tells_less_of_the_time_than_a_quick_one_did() -> None:
 async def test_a_planner_with_other_settings_is_refused_by_name_until_the_first_has_ended(
     postgresql: PostgresServer,
 ) -> None:
-    database = postgresql.create()
+    database = postgresql.create_migrated()
 
     def planning_with(name: str, **settings: object) -> AbstractAsyncContextManager[Membership]:
         return sharing(database, Lease("planner", LEASE_S), name, wait=CLOCK.sleep, settings=settings)

@@ -23,7 +23,6 @@ from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
 from proxyd.store.databases.schema import upgrade
 from proxyd.store.sql_store import SqlStore
 from tests.acceptance.support import eventually
-from tests.databases import migrate
 from tests.servers import PostgresServer
 
 TIMEOUTS = ("idle_session_timeout", "idle_in_transaction_session_timeout")
@@ -79,8 +78,7 @@ async def test_who_waits_for_a_session_says_so_and_is_counted_and_nothing_fails(
 
 async def test_planners_record_notifications_one_after_the_other(postgresql: PostgresServer) -> None:
     """Streams go on after the highest position, so none may be committed after a higher one."""
-    address = postgresql.create()
-    migrate(address)
+    address = postgresql.create_migrated()
     sent = Notification("n", "r", "s", 1.0, 2.0, False, b"{}", ())
     engine = create_async_engine(postgresql_url(address), poolclass=NullPool)
     async with open_connections(address) as connections, engine.connect() as other, engine.connect() as asking:

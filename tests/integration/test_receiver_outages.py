@@ -22,6 +22,7 @@ from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from proxyd.store.backups import open_store
 from proxyd.store.sql_store import SqlStore
+from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source
 
@@ -59,7 +60,7 @@ async def outage(folder: Path, receiver: Receiver, hold_s: float) -> AsyncIterat
     """Yield a dispatcher at work on notifications whose receiver is down."""
     rules = declaration(source("a"), rule("r", clauses="SET DELIVERY MAIL 'a@example.org'")).rules.values()
     made = RuleResults(notifications=tuple(map(notification, NUMBERS)))
-    async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         await store.declarations.accept([], rules, T0)
         await store.record_results(made)
         settings = DispatcherSettings(hold_s, 4)

@@ -26,7 +26,6 @@ from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.store.followed_rows import FollowedFleet
 from proxyd.store.sql_store import SqlStore
 from proxyd.store.suspension_rows import record_failing
-from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, decider, declaration, rule, source, stream_recall
 from tests.servers import PostgresServer
@@ -108,8 +107,7 @@ class Both:
 
 @pytest.fixture
 async def both(tmp_path: Path, postgresql: PostgresServer) -> AsyncIterator[Both]:
-    database = postgresql.create()
-    migrate(database)
+    database = postgresql.create_migrated()
     sources = "".join(source(name, host=f"{name}.example") for name in NAMES)
     (tmp_path / "a.profile").write_text(DOMAIN + sources + rule("r"))
     clock, runs = FakeClock(T0), dict[str, str]()

@@ -21,6 +21,7 @@ from proxyd.store.backups import open_store, owner_lock
 from proxyd.store.databases.schema import migration_config
 from proxyd.store.databases.sqlite import sqlite_connections
 from proxyd.store.seen_events import read_past
+from tests.databases import migrated_file
 from tests.fleets import Drive, changed, decider, declaration, item, source
 
 DAY_S, HOUR_S = 86400.0, 3600.0
@@ -42,7 +43,7 @@ async def watch(database: Path, *, days: float = DAYS) -> None:
     """Let a decider see the sources every few hours, and a store record it."""
     events = origin()
     declared = declaration(*(source(name) for name in RATES))
-    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(database), ChrononGrid(10.0)) as store, store.writer.running():
         await store.declarations.declare_sources(RATES, BEGUN_S)
         drive = Drive(decider(declared, now_s=BEGUN_S))
         drive.memory = store  # type: ignore[assignment]
@@ -238,7 +239,7 @@ def test_too_little_is_said(
     days: float | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def nothing() -> None:
-        async with open_store(tmp_path / "p.db", ChrononGrid(10.0)):
+        async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)):
             pass
 
     asyncio.run(nothing() if days is None else watch(tmp_path / "p.db", days=days))

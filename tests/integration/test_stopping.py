@@ -17,6 +17,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.daemon.housekeeping import make_scheduler
 from proxyd.store.backups import open_store
+from tests.databases import migrated_file
 from tests.fleets import DOMAIN, rule, source
 from tests.integration.api_world import offline_parts
 
@@ -47,7 +48,7 @@ async def test_a_probe_and_a_chore_that_hang_are_waited_for_at_once(
 
     monkeypatch.setattr(scheduler, "add_job", partial(scheduler.add_job, next_run_time=datetime.now(UTC)))
     monkeypatch.setattr("proxyd.daemon.housekeeping.make_scheduler", lambda: scheduler)
-    async with open_store(tmp_path / "p.db", ChrononGrid(settings.chronon)) as store:
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(settings.chronon)) as store:
         monkeypatch.setattr(type(store.upkeep), "checkpoint", hang)
         daemon = build(settings, offline_parts(settings, store, clock, origin)).daemon
         running = asyncio.create_task(daemon.run())

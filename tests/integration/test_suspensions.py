@@ -110,7 +110,7 @@ class World:
     async def process(self, *, delivers: bool = True) -> AsyncIterator[Process]:
         """Start a process; at the end it is killed, whatever it is doing."""
         settings = load(environ={}, profiles=self.folder / "profiles")
-        async with open_store(self.folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        async with open_store(migrated_file(self.folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
             parts = replace(
                 offline_parts(settings, store, self.clock, PoissonOrigin({}, self.clock.time_s)), channel=self.inbox
             )

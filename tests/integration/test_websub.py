@@ -41,6 +41,7 @@ from proxyd.probing.prober import LocalTransport
 from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.sql_store import SqlStore
+from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
 from tests.origin import InlineParser
@@ -153,7 +154,7 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
     clock, guard = FakeClock(T0), Guard(settings.networks)
     tokens = HostTokens(SystemClock(), 0.0)
     async with (
-        open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store,
+        open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store,
         store.writer.running(),
         make_session(guard, contact="") as session,
     ):
@@ -340,7 +341,7 @@ async def test_a_source_that_is_taken_out_is_unsubscribed_from(subscribed: World
 
 async def test_a_subscription_outlives_a_restart(subscribed: World, tmp_path: Path) -> None:
     known = subscribed.subscription
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as again:
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as again:
         assert (await again.subscriptions.load())["s"] == known
 
 

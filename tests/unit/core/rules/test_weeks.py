@@ -20,6 +20,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.lab.traces import MONDAY_S, STEADY, Week, model_trace
 from proxyd.store.backups import open_store
+from tests.databases import migrated_file
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 SOURCES, WEEKS, PER_WEEK = 40, 6, 10.0
@@ -100,7 +101,7 @@ def test_an_unknown_source_has_the_same_items_a_week_however_short_the_week_is()
 
 async def test_weeks_survive_a_restart(tmp_path: Path) -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=MONDAY_S)
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         outcome = changed("s", [item("a", MONDAY_S + 60.0), item("b", MONDAY_S + 4000.0)], MONDAY_S + 9000.0)
         observation = found.observe(outcome)
         assert observation is not None

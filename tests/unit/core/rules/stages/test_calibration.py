@@ -19,6 +19,7 @@ from proxyd.core.rules.stages.payload import ProbeFacts
 from proxyd.core.rules.stages.rule_tasks import RuleTask, advance
 from proxyd.core.rules.stages.source_state import Calibration, Gap, predict
 from proxyd.store.backups import open_store
+from tests.databases import migrated_file
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 from tests.observations import observed
 from tests.rehearsal import Origins, plan
@@ -175,7 +176,7 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
     )
     origins, plan_s = Origins(times_s, window=200), T0 + HOUR_S
     off_s: dict[str, float] = {}
-    async with open_store(tmp_path / "p.db", ChrononGrid(600.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(600.0)) as store, store.writer.running():
         for now in Epoch(int(T0 // 600), int((T0 + 4 * WEEK_S) // 600)):
             if plan_s <= now * 600.0:
                 plan(found, plan_s)

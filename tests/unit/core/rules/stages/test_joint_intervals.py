@@ -22,6 +22,7 @@ from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.stages import captures
 from proxyd.probing.prober import LocalTransport
 from proxyd.store.backups import open_store
+from tests.databases import migrated_file
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, PoissonOrigin, changed, item, probe_loop, stream_recall, unchanged
 
@@ -92,7 +93,7 @@ async def test_an_event_has_the_pages_that_correlate_probed_at_once() -> None:
 async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
     drive = await reported()
     observation = drive.memory.observations[-1]
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         await store.record(observation)
         again = decider()
         states, streams = dict(drive.decider.known.states), dict(drive.decider.known.streams)
@@ -162,7 +163,7 @@ async def test_an_open_interval_sees_after_a_restart_what_its_pages_showed_and_i
     tmp_path: Path,
 ) -> None:
     drive = await reported()
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(tmp_path / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         for observation in drive.memory.observations:
             await store.record(observation)
         again = decider()
