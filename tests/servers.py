@@ -27,6 +27,7 @@ _WAIT_S = 60.0
 _FIRST_PORT, _PORTS = 10_000, 22_000
 _numbers = count()
 _kept: list[PostgresServer] = []  # whose processes outlive the tests that began them
+_UNSAFE = ("fsync=off", "full_page_writes=off", "autovacuum=off")  # nobody cuts the power
 _MIGRATED, _SHARED = "migrated", "postgresql.json"
 
 
@@ -92,7 +93,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server; its commits are not synced, for no test cuts the power."""
-        settings = ("fsync=off", "max_connections=200", f"listen_addresses={self.listens}", "log_min_messages=fatal")
+        settings = ("max_connections=200", f"listen_addresses={self.listens}", "log_min_messages=fatal", *_UNSAFE)
         options = [part for each in settings for part in ("-c", each)]
         command = [postgres_program("postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
         self.process = subprocess.Popen(
