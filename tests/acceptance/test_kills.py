@@ -38,7 +38,7 @@ def check_rule(receiver: Receiver, rule: str, every: int, published: dict[str, l
         assert rows == [guids[i : i + every] for i in range(0, whole, every)]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kills", [2, pytest.param(100, marks=pytest.mark.long)])
 async def test_kills_lose_nothing_and_rename_nothing(tmp_path: Path, kills: int) -> None:
     rng = np.random.default_rng(1)

@@ -51,7 +51,6 @@ PARTS = {  # of about equal length: workers share them, and what follows from ea
 }
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("part", PARTS)
 async def test_with_a_token_every_answer_is_as_documented_and_none_is_a_fault(tmp_path: Path, part: str) -> None:
     async with running(tmp_path) as w:
@@ -62,7 +61,6 @@ async def test_with_a_token_every_answer_is_as_documented_and_none_is_a_fault(tm
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 async def test_without_a_token_nothing_is_let_through(tmp_path: Path) -> None:
     async with running(tmp_path) as w:
         status, said = await checked(w)

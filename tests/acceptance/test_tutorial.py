@@ -140,7 +140,7 @@ def test_the_tutorial_runs_as_it_is_shown(repository: Path) -> None:
     with Shell(repository) as shell:
         printed = follow(shell, list(substituted(PAGE, ports)), folder)
     assert "proxyd: " not in printed, printed
-    assert re.search(r"urgent +Mine +1 +0 ", printed), printed  # of `proxyd rules`
+    assert re.search(r"urgent +Mine +1 +1 ", printed), printed  # of `proxyd rules`
     assert "local-news" in printed  # of `proxyd plan`
     assert list((folder / "data").glob("proxyd.db"))
 
