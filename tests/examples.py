@@ -20,7 +20,7 @@ def register_profiles() -> None:
         "long",
         deadline=None,
         suppress_health_check=slow,
-        max_examples=200,
+        max_examples=100,
         database=DirectoryBasedExampleDatabase(_FOUND),
         print_blob=True,
     )
