@@ -137,6 +137,26 @@ async def test_a_profile_is_declared_listed_and_dropped(running: Running) -> Non
         assert answer.status == 404
 
 
+async def test_who_may_only_read_is_not_shown_the_addresses_of_chats(running: Running) -> None:
+    text = "WATCH 'https://a.example/feed' INTO \"Q\" TELL CHANNEL 'ntfys://ntfy.example/topic-of-mine';"
+    writer, reader = await running.token("write"), await running.token("read")
+    async with running.client.post("/api/v1/profiles", headers=writer, data=text) as answer:
+        assert answer.status == 201
+    shown, tags = [], []
+    for headers in (writer, reader):
+        async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
+            shown.append(await answer.text())
+            tags.append(answer.headers["ETag"])
+    assert ["topic-of-mine" in each for each in shown] == [True, False]
+    assert tags[0] != tags[1]  # which would confirm a guess
+    found = json.loads(shown[1])
+    assert "TELL CHANNEL 'ntfys://[hidden 1]'" in " ".join(found["text"].split())
+    (delivery,) = found["declared"]["notifications"][0]["deliveries"]
+    assert delivery == json.loads(shown[0])["declared"]["notifications"][0]["deliveries"][0] | {
+        "channel": "ntfys://[hidden]"
+    }
+
+
 async def test_a_profile_says_what_each_of_its_rules_captured_and_gained(running: Running) -> None:
     headers = await running.token("read")
     nothing = {"captured": 0, "missed": 0, "completeness": None, "utility": None}

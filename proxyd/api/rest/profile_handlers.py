@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import ETag, web
 
 from proxyd.api import wire
+from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import Endpoint, json_of, json_response, listing, model_of_body, read_bytes, read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
@@ -21,6 +22,7 @@ from proxyd.api.rest.json_profiles import Members, declaration_of, read_declarat
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml_of, read_listing
+from proxyd.core.language.syntax.quoting import hide_channels, hide_channels_in_json
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
 
@@ -48,18 +50,24 @@ class ProfileHandlers:
         """Show one profile, with its text.
 
         The `ETag` depends only on the text. Send it as `If-Match` to replace or remove the profile only if it has not
-        changed since.
+        changed since. A token of scope `read` is not shown the addresses of chats: whoever has one can write there.
         """
         name = request.match_info["name"]
-        text, declared = await asyncio.to_thread(self._written, name)
+        token = request.get(BEARER)  # none over the Unix socket
+        is_hidden = token is not None and token.scope == "read"
+        text, declared = await asyncio.to_thread(self._written, name, is_hidden=is_hidden)
         listed = await self._listings.get_profile(name)  # raises if it is gone by now
         answer = json_response(wire.ProfileShown(text=text, declared=declared, **dict(listed)))
         answer.etag = etag_of(text)
         return answer
 
-    def _written(self, name: str) -> tuple[str, wire.DeclarationWritten]:
+    def _written(self, name: str, *, is_hidden: bool) -> tuple[str, wire.DeclarationWritten]:
         texts = self._profiles.texts  # once: another declaration may come meanwhile
-        return texts.text_of(name), declaration_of(texts.statements_of(name))
+        text, declared = texts.text_of(name), declaration_of(texts.statements_of(name))
+        if not is_hidden:
+            return text, declared
+        shown = hide_channels_in_json(declared.model_dump_json(by_alias=True))
+        return hide_channels(text), wire.DeclarationWritten.model_validate_json(shown)
 
     async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.

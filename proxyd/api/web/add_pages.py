@@ -14,7 +14,7 @@ from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import hide_channels, part, warnings_of
+from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConfigError
@@ -27,6 +27,7 @@ from proxyd.core.language import (
     plain_address,
     with_options_of,
 )
+from proxyd.core.language.syntax.quoting import hide_channels
 from proxyd.core.language.watch_wishes import (
     DIGESTS,
     VALUE_FIELD,

@@ -20,11 +20,12 @@ from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import hide_channels, profile_page, show_channels, warnings_of
+from proxyd.api.web.page_texts import profile_page, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import StatementKind, no_such
+from proxyd.core.language.syntax.quoting import hide_channels, show_channels
 from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf, sources_only_of
 
 _API = "api"

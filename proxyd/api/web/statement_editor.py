@@ -14,11 +14,12 @@ from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.editor import Verdict
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import hide_channels, part, show_channels, warnings_of
+from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import DropStatement, Parsed, StatementKind, format_statements, no_such, parse
+from proxyd.core.language.syntax.quoting import hide_channels, show_channels
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 
