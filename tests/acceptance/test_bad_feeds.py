@@ -49,7 +49,7 @@ def _whole() -> tuple[str, bytes]:
 def slow(origin: Origin) -> Handler:
     async def handle(_request: web.Request) -> web.StreamResponse:
         with suppress(TimeoutError):
-            await asyncio.wait_for(origin.closing.wait(), 10.0)
+            await asyncio.wait_for(origin.closing.wait(), 60.0)
         return web.Response(body=_whole()[1], content_type="application/rss+xml")
 
     return handle

@@ -66,9 +66,9 @@ def test_no_header_takes_time_that_grows_with_its_square(piece: str) -> None:
         header = (piece * (16_384 // len(piece)))[:count]
         times = []
         for _ in range(3):
-            began_s = time.perf_counter()
+            began_s = time.process_time()
             read_links([header], BASE)
-            times.append(time.perf_counter() - began_s)
+            times.append(time.process_time() - began_s)
         return min(times)
 
     assert least_s(16_384) < 40 * least_s(2_048) + 0.05

@@ -78,7 +78,7 @@ async def running(
 
 
 async def until(changed: asyncio.Event, is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while not is_so():
             changed.clear()
             await changed.wait()

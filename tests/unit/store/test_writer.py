@@ -131,7 +131,7 @@ async def test_who_asks_a_busy_database_for_a_sign_of_life_is_told_why_there_is_
 async def test_writes_that_may_wait_share_a_transaction_and_are_taken_along_by_one_that_may_not() -> None:
     connection = Direct()
     writer = Writer(connection, shared_s=60.0)
-    async with asyncio.timeout(10), writer.running():
+    async with asyncio.timeout(50), writer.running():
         await writer.submit(_writing(0), may_wait=True)  # nothing was committed just before: it need not wait
         waiting = [asyncio.create_task(writer.submit(_writing(number), may_wait=True)) for number in range(3)]
         await settle()
@@ -145,12 +145,12 @@ async def test_writes_that_may_wait_share_a_transaction_and_are_taken_along_by_o
 async def test_writes_that_may_wait_are_committed_when_the_wait_is_over_when_they_are_many_and_at_the_end() -> None:
     connection = Direct()
     writer = Writer(connection, shared_s=0.05)
-    async with asyncio.timeout(10), writer.running():
+    async with asyncio.timeout(50), writer.running():
         await writer.submit(_writing(0))
         await writer.submit(_writing(1), may_wait=True)
         assert connection.called == 2
     writer = Writer(connection, shared_s=60.0)
-    async with asyncio.timeout(10), writer.running():
+    async with asyncio.timeout(50), writer.running():
         await writer.submit(_writing(0))
         many = [writer.submit(_writing(number), may_wait=True) for number in range(MAX_BATCH)]
         assert await asyncio.gather(*many) == list(range(MAX_BATCH))

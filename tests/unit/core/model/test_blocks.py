@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -36,14 +36,14 @@ def test_a_change_is_readable_line_by_line() -> None:
 
 
 def test_long_pages_take_bounded_time() -> None:
-    started = perf_counter()
+    started = process_time()
     old = page(*(f"{number % 3}" for number in range(MOST_BLOCKS // 2)))
     new = page(*(f"{number % 2}" for number in range(MOST_BLOCKS // 2)))
     assert diff_blocks(old, new)
     many = page(*(f"old {number}" for number in range(MOST_BLOCKS)))
     others = page(*(f"new {number}" for number in range(MOST_BLOCKS)))
     assert len(diff_blocks(many, others)) == 1
-    assert perf_counter() - started < 5.0
+    assert process_time() - started < 5.0
 
 
 def test_blocks_of_nothing() -> None:
