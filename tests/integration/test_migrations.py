@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,17 +132,20 @@ async def test_the_newest_schema_is_the_one_the_code_knows(database: str | Path)
         assert await writer.call(differences) == []
 
 
-async def test_who_goes_back_and_forth_again_loses_nothing(database: str | Path) -> None:
+@pytest.mark.parametrize(
+    "revisions", [REVISIONS[-5:], pytest.param(REVISIONS, marks=pytest.mark.long)], ids=["the last four", "all"]
+)
+async def test_who_goes_back_and_forth_again_loses_nothing(database: str | Path, revisions: Sequence[str]) -> None:
     async with open_connections(database) as connections:
         writer = connections.writer
         await migrate(writer)
         await writer.call(fill)
-        before, of_revision = await writer.call(rows), {REVISIONS[-1]: await writer.call(schema)}
-        for revision in reversed(REVISIONS[:-1]):
+        before, of_revision = await writer.call(rows), {revisions[-1]: await writer.call(schema)}
+        for revision in reversed(revisions[:-1]):
             await writer.call(partial(down_to, revision))
             assert await writer.call(differences) != []
             of_revision[revision] = await writer.call(schema)
-        for revision in REVISIONS[1:]:
+        for revision in revisions[1:]:
             await migrate(writer, revision)
             assert await writer.call(schema) == of_revision[revision], revision
         assert await writer.call(differences) == []
