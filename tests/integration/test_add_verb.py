@@ -48,7 +48,7 @@ def origin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     monkeypatch.setenv("PROXYD_ALLOW_NETWORKS", "127.0.0.0/8")
     monkeypatch.chdir(tmp_path)
     server = HTTPServer(("127.0.0.1", 0), Origin)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

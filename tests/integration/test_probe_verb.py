@@ -49,7 +49,7 @@ class Origin(BaseHTTPRequestHandler):
 def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("PROXYD_ALLOW_NETWORKS", "127.0.0.0/8")
     server = HTTPServer(("127.0.0.1", 0), Origin)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
