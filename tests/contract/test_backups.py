@@ -229,7 +229,15 @@ async def test_a_copy_and_a_restored_database_are_on_the_disk_before_they_count(
     assert any(Path(path).name == "restored.db" for path in synced)
 
 
-@pytest.mark.parametrize("name", ["a#b.db", "a?b.db", "a%41.db", "a b.db", "a?mode=memory"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a#b.db",
+        "a%41.db",
+        "a?mode=memory",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("a?b.db", "a b.db")),
+    ],
+)
 async def test_a_database_of_any_name_is_copied_restored_and_moved(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     database, nightly = folder / name, tmp_path / f"nightly-{name}"

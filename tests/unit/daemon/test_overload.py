@@ -88,7 +88,9 @@ def priced_due_times(clock: FakeClock) -> Iterator[Counter[str]]:
         yield calls
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "policy", [pytest.param(each, marks=[pytest.mark.long] * (each in {"uniform", "doe"})) for each in POLICIES]
+)
 async def test_an_overload_leaves_most_of_the_best_throughput(policy: str) -> None:
     clock = FakeClock(T0)
     with priced_due_times(clock) as calls:

@@ -73,7 +73,7 @@ async def test_what_was_encoded_is_read_however_it_is_cut(encoding: str, data: b
 
 
 @pytest.mark.parametrize(("encoding", "data"), UNDECLARED)
-@pytest.mark.parametrize("size", [2, 97, 10_000_000])
+@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.long), 97, 10_000_000])
 async def test_a_gzip_file_is_read_as_what_it_holds(encoding: str, data: bytes, size: int) -> None:
     assert await read(data, encoding, size=size, unpacks=True) == TEXT
 
