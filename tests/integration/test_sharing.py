@@ -18,7 +18,6 @@ from proxyd.store.databases.lease import Lease
 from proxyd.store.databases.membership import Membership, sharing
 from proxyd.store.databases.postgresql import session_of
 from proxyd.store.databases.shards import SHARDS
-from tests.databases import migrate
 from tests.servers import PostgresServer
 
 CLOCK = SystemClock()
@@ -110,9 +109,7 @@ class Party:
 
 @pytest.fixture
 def party(postgresql: PostgresServer) -> Party:
-    made = Party(postgresql.create())
-    migrate(made.database)
-    return made
+    return Party(postgresql.create_migrated())
 
 
 async def write(joined: Membership) -> None:
