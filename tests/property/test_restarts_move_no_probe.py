@@ -124,7 +124,8 @@ def test_a_daemon_that_restarts_all_the_time_probes_as_one_that_never_does(polic
 
 
 @pytest.mark.parametrize(
-    ("policy", "seed", "restarts", "plan"), [("INDEX", 55, [1, 18, 19], 56), ("DOE, rarely", 133296, [22], 73)]
+    ("policy", "seed", "restarts", "plan"),
+    [pytest.param("INDEX", 55, [1, 18, 19], 56, marks=pytest.mark.long), ("DOE, rarely", 133296, [22], 73)],
 )
 def test_a_source_that_shows_nothing_is_observed_since_its_first_contact(
     policy: str, seed: int, restarts: list[int], plan: int
