@@ -224,13 +224,16 @@ class _Expansion:
         )
 
     def _clauses(self, watch: Watch, known: _ClassInBrief | None) -> dict[str, Any]:
-        """Return the clauses of a rule that its WATCH gives; what is told of a site does not wait."""
+        """Return the clauses of a rule that its WATCH gives; what is told of a site does not wait, and names it."""
         written = {name: getattr(watch, name) for name in _OF_THE_RULE}
         if known is None or known.news is not EventKind.HEALTH:
             return written
         span = watch.span
-        of_sites = {"life": Located(Life(PERIOD), span), "quiet": Located(True, span), "digest": Located(None, span)}
-        return {name: value or of_sites.get(name) for name, value in written.items()}
+        of_sites: dict[str, Any] = {"life": Life(PERIOD), "quiet": True, "digest": None}
+        if watch.rule_name is not None:  # which people know better than its address
+            of_sites["message"] = "{rule} {trouble}"
+        usual = {name: Located(value, span) for name, value in of_sites.items()}
+        return {name: value or usual.get(name) for name, value in written.items()}
 
 
 def _condition(watch: Watch, event: EventKind, known: _ClassInBrief | None) -> Expression | None:

@@ -159,6 +159,13 @@ async def test_a_site_that_is_down_and_up_within_a_minute() -> None:
     assert subject("", last).startswith("shop.example.org is up again")
 
 
+async def test_a_site_is_told_of_by_its_name() -> None:
+    text = "WATCH 'https://shop.example.org' OF SITE AS \"The shop\" TELL MAIL 'me@example.org';"
+    (_, first), (_, last) = await course(text, down(1000.0, 3000.0), until_s=4000.0)
+    assert subject("", first).startswith("The shop is down since 2001-09-09 02:0")
+    assert subject("", last).startswith("The shop is up again after")
+
+
 async def test_a_dead_feed_tells() -> None:
     text = "WATCH 'https://example.org/feed' AS \"news\";\n" + task("Hear of feeds that died")
     told = await course(text, down(86400.0, 5 * 86400.0), until_s=7 * 86400.0, chronon_s=60.0)
