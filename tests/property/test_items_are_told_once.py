@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -144,7 +144,20 @@ class History:
         return {number: self.times_s[number] for number in self.shown}
 
 
+def page(size: int, *, new: int = 0, guid: str = "address", shift_s: float = 0.0) -> Page:
+    spelling = Spelling("as it was", guid, "as it was", "as it was", "plain")
+    return Page(new, size, None, spelling, spelling, 1, "rss", "utf-8", is_oldest_first=False, shift_s=shift_s)
+
+
+# Its times move by an hour twice; between, guids change and back, and what leaves meanwhile comes back with the others
+HOURS_AND_GUIDS = [
+    *(page(3), page(3, new=3), page(9, shift_s=HOUR_S), page(3, new=2, guid="made again"), page(3)),
+    page(11, shift_s=HOUR_S),
+]
+
+
 @given(STRATEGY)
+@example(HOURS_AND_GUIDS)
 @examples(300)
 async def test_each_new_item_of_a_history_is_told_once_and_no_old_one(pages: list[Page]) -> None:
     reader, history = Reader(), History()

@@ -216,6 +216,8 @@ class Pages:
         """Return by how many seconds the times of most items moved, or ``None`` if most did not move by the same."""
         stored = {**self.known, **self.joined}  # a page may spell two of three guids in another way, and make one again
         others = [_Pair(item, stored[item.item_id]) for item in self.items if item.item_id in stored]
+        before = {item.item_id for item in self.shown}  # what comes back has moved since another page than this one
+        others = [pair for pair in others if pair.before.item_id in before] or others
         shifts = [round(shift_s) for pair in (*pairs, *others) if (shift_s := pair.shift_s) is not None]
         if not shifts:
             return None
