@@ -137,7 +137,7 @@ async def test_a_backup_that_is_cancelled_has_ended_then(
     def take_long(source: Connection, _target: Path) -> None:
         try:
             loop.call_soon_threadsafe(begun.set)
-            source.execute(text("SELECT pg_sleep(20)"))
+            source.execute(text("SELECT pg_sleep(300)"))
         finally:
             ended.set()
 
@@ -150,7 +150,7 @@ async def test_a_backup_that_is_cancelled_has_ended_then(
         await asyncio.wait([copying])
     assert copying.cancelled()
     assert ended.is_set()
-    assert loop.time() - begun_s < 10.0
+    assert loop.time() - begun_s < 100.0
 
 
 async def test_a_backup_does_not_wait_for_a_server_that_takes_connections_and_says_nothing(
