@@ -198,12 +198,14 @@ def _statements_to_add(
     not make a WATCH.
     """
     from proxyd.core.language import Watch, parse, with_options_of
-    from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_text
+    from proxyd.core.language.watch_wishes import VALUE_CLASS, WatchOptions, WatchWish, watch_text
 
     known = "" if old is None or old.page_class is None else old.page_class.name.upper()
     if old is not None and (known == "SITE") != bool(options.site):
         change = "add --site" if known == "SITE" else "leave out --site"
         raise ConfigError([f"it is watched already as {known or 'FEED'}: {change} to edit that, or give this a --name"])
+    if old is not None and options.css and known != VALUE_CLASS:
+        raise ConfigError([f"it is watched already as {known or 'FEED'}: give this a --name"])
     wish = WatchWish(
         found.outcome.source_id,
         page_class=found.page_class if found.page_class != "FEED" and old is None else "",

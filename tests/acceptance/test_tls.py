@@ -37,7 +37,7 @@ async def serving(authority: trustme.CA, *names: str) -> AsyncIterator[int]:
     [
         pytest.param(("localhost",), True, 0, "changed", id="a trusted authority", marks=pytest.mark.long),
         pytest.param(("localhost",), False, 1, "certificate", id="an unknown authority"),
-        pytest.param(("example.org",), True, 1, "certificate", id="another name", marks=pytest.mark.long),
+        pytest.param(("example.org",), True, 1, "certificate", id="another name"),
     ],
 )
 async def test_only_a_certificate_of_that_name_from_a_trusted_authority_is_taken(

@@ -128,6 +128,14 @@ def test_a_value_is_followed_where_it_stands(
     assert text.endswith(f'AS "Lamp"{compares};')
 
 
+def test_a_page_that_is_watched_does_not_become_a_value_unasked(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["add", f"{origin}/lamp", "--file", str(file)]) == 0
+    assert main(["add", f"{origin}/lamp", "--css", "b", "--file", str(file)]) != 0
+    assert "it is watched already as PAGE: give this a --name" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [(["--css", "i", "--price"], "it holds no number"), (["--css", ".stock"], "nothing on the page matches .stock")],

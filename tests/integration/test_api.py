@@ -153,8 +153,12 @@ async def test_who_may_only_read_is_not_shown_the_addresses_of_chats(running: Ru
     assert "TELL CHANNEL 'ntfys://[hidden 1]'" in " ".join(found["text"].split())
     (delivery,) = found["declared"]["notifications"][0]["deliveries"]
     assert delivery == json.loads(shown[0])["declared"]["notifications"][0]["deliveries"][0] | {
-        "channel": "ntfys://[hidden]"
+        "channel": "ntfys://[hidden address]"
     }
+    for sent in ({"data": found["text"]}, {"json": found["declared"]}):  # would lose the address
+        async with running.client.post("/api/v1/profiles", headers=writer, **sent) as answer:
+            assert answer.status == 422
+            assert "this address is hidden" in await answer.text()
 
 
 async def test_a_profile_says_what_each_of_its_rules_captured_and_gained(running: Running) -> None:

@@ -405,6 +405,25 @@ async def test_what_takes_seconds_in_a_large_fleet_appears_by_itself(
     assert ("Refresh" in answer.headers, "<h1>Budget</h1>" in page, asked) == (False, True, 1)
 
 
+async def test_an_answer_whose_reader_has_left_is_not_shown_to_a_later_one(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await browser.sign_in()
+    for name, value in (("_LARGE_FLEET", 0), ("_SHOWN_WITHIN_S", 30.0), ("_KEPT_S", 0.0)):
+        monkeypatch.setattr(pages, name, value)
+    asked = 0
+
+    async def advise() -> Advice:
+        nonlocal asked
+        asked += 1
+        return Advice(1.0, 0.0, (), 3600.0, (), (), None)
+
+    monkeypatch.setattr(browser.api.control.queries.plans, "advise", advise)
+    for number in (1, 2):
+        assert "<h1>Budget</h1>" in (await browser.get("/budget"))[1]
+        assert asked == number
+
+
 # -- what can be done
 
 

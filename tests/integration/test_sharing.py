@@ -42,11 +42,14 @@ class Probers:
     free: bool = False
     busy_s: float = 0.0  # for the planner itself, once it has ended
     told: list[tuple[set[str], set[int], float]] = field(default_factory=list)
+    repeated: int = 0
 
     def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
         news = (set(probers), set(living), rest_s)
         if self.told[-1:] != [news]:  # it is told again if shards were left over at its last look
             self.told.append(news)
+        else:
+            self.repeated += 1
 
     def check_free(self) -> bool:
         return self.free
@@ -252,6 +255,7 @@ async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it
         assert third.shares.own == before[1]
         probers[1].free = True
         await party.have(SHARDS)
+        assert max(each.repeated for each in probers) <= 3  # looks, of dozens
 
 
 async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_to_be_found(party: Party) -> None:

@@ -22,7 +22,7 @@ from proxyd.api.rest.json_profiles import Members, declaration_of, read_declarat
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml_of, read_listing
-from proxyd.core.language.syntax.quoting import hide_channels, hide_channels_in_json
+from proxyd.core.language.hidden_addresses import hide_channels, hide_channels_in_json
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
 

@@ -27,7 +27,7 @@ from proxyd.core.language import (
     plain_address,
     with_options_of,
 )
-from proxyd.core.language.syntax.quoting import hide_channels
+from proxyd.core.language.hidden_addresses import hide_channels
 from proxyd.core.language.watch_wishes import (
     DIGESTS,
     VALUE_FIELD,

@@ -25,7 +25,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import StatementKind, no_such
-from proxyd.core.language.syntax.quoting import hide_channels, show_channels
+from proxyd.core.language.hidden_addresses import hide_channels, show_channels
 from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf, sources_only_of
 
 _API = "api"

@@ -58,8 +58,9 @@ _SPARK_DAYS, _MOST_CHOICES = 14, 500
 _MOST_DEAD = 20
 _LARGE_FLEET = 20_000  # sources
 _SHOWN_WITHIN_S = 0.2  # of a large fleet's pages
-_MOST_ASKED = 8  # answers whose readers may have left
-T = TypeVar("T")
+_MOST_ASKED = 8  # answers at a time
+_KEPT_S = 10.0  # for which one is kept, five times as long as a page waits before it asks again
+_T = TypeVar("_T")
 
 
 class WebPages:
@@ -202,26 +203,33 @@ class WebPages:
 
 
 class _LongAnswers:
-    """What takes seconds in a large fleet: it goes on while its reader sees a page that says so."""
+    """What takes seconds in a large fleet: it goes on while its readers see a page that says so."""
 
     def __init__(self, profiles: Declarations) -> None:
         self._profiles = profiles
         self._asked: dict[str, asyncio.Task[Any]] = {}
 
-    async def ask(self, name: str, answer: Callable[[], Awaitable[T]]) -> T | None:
+    async def ask(self, name: str, answer: Callable[[], Awaitable[_T]]) -> _T | None:
         """Return an answer, or ``None`` if a large fleet's is not there soon: whoever asks then gets the same one."""
-        is_begun = name in self._asked
-        if len(self._profiles.declaration.sources) < _LARGE_FLEET or (not is_begun and len(self._asked) >= _MOST_ASKED):
+        if len(self._profiles.declaration.sources) < _LARGE_FLEET:
             return await answer()
-        if not is_begun:
-            self._asked[name] = asyncio.ensure_future(answer())
-        asked = self._asked[name]
+        asked = self._asked.get(name)
+        if asked is None:
+            if len(self._asked) >= _MOST_ASKED:
+                return await answer()
+            asked = self._asked[name] = asyncio.create_task(self._find(name, answer), name=f"answer for {name}")
         await asyncio.wait([asked], timeout=_SHOWN_WITHIN_S)
         if not asked.done():
             return None
-        self._asked.pop(name, None)
-        found: T = asked.result()
+        found: _T = asked.result()
         return found
+
+    async def _find(self, name: str, answer: Callable[[], Awaitable[_T]]) -> _T:
+        """Return an answer; it is forgotten soon after it has come, or its readers who have left would keep it."""
+        try:
+            return await answer()
+        finally:
+            asyncio.get_running_loop().call_later(_KEPT_S, self._asked.pop, name, None)
 
 
 class Actions:

@@ -19,7 +19,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import DropStatement, Parsed, StatementKind, format_statements, no_such, parse
-from proxyd.core.language.syntax.quoting import hide_channels, show_channels
+from proxyd.core.language.hidden_addresses import hide_channels, show_channels
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 

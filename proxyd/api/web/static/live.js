@@ -37,6 +37,7 @@
     if (!at || !root.contains(at)) return null;
     if (at.matches("a[href]")) return `a[href="${CSS.escape(at.getAttribute("href"))}"]`;
     if (at.matches("input[value]")) return `input[value="${CSS.escape(at.value)}"]`;
+    if (at.matches("summary[aria-label]")) return `summary[aria-label="${CSS.escape(at.getAttribute("aria-label"))}"]`;
     return at.matches("summary") ? "summary" : null;
   };
 
@@ -51,8 +52,10 @@
       const old = document.querySelector("[data-live]");
       if (!fresh) return;
       const focus = kept(old);
+      const name = (each) => each.querySelector("summary")?.getAttribute("aria-label") ?? "";
+      const folded = [...fresh.querySelectorAll("details")];
       old.querySelectorAll("details").forEach((each, k) => {
-        const twin = fresh.querySelectorAll("details")[k];
+        const twin = name(each) ? folded.find((other) => name(other) === name(each)) : folded[k];
         if (twin) twin.open = each.open;
       });
       for (const each of old.querySelectorAll("input[type=checkbox]:checked")) {

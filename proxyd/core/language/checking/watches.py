@@ -230,7 +230,7 @@ class _Expansion:
             return written
         span = watch.span
         of_sites: dict[str, Any] = {"life": Life(PERIOD), "quiet": True, "digest": None}
-        if watch.rule_name is not None:  # which people know better than its address
+        if watch.rule_name is not None and watch.event is None:  # which people know better than its address
             of_sites["message"] = "{rule} {trouble}"
         usual = {name: Located(value, span) for name, value in of_sites.items()}
         return {name: value or usual.get(name) for name, value in written.items()}

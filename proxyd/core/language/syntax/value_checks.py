@@ -260,7 +260,9 @@ class Values:
         # starting
         settings, scheme = self._settings, channel_scheme(url)
         refuse = self.reporter.warn if settings.accepted_before else self.reporter.error
-        if scheme is None:
+        if "://[hidden " in url:
+            self.reporter.error("this address is hidden; write it, or read it with a token of scope write", span)
+        elif scheme is None:
             refuse("CHANNEL takes exactly one address, such as 'ntfy://topic'; write another CHANNEL for another", span)
         elif settings.channel_schemes is not None and scheme not in settings.channel_schemes:
             refuse(f"nothing is sent to {scheme}:// while the setting channel_schemes does not name it", span)

@@ -174,11 +174,12 @@ def told_update(event: StoredEvent) -> dict[str, Value] | None:
     return told | dict(map(_told, changes.items())) if changes else None
 
 
-_MOST_LINES = 20  # of a difference that is shown in one
+_MOST_BLOCKS_OF_A_KIND = 10  # of a difference that is shown in a line: so many that went, and so many that came
+_MOST_CHARACTERS_IN_A_LINE = 20_000
 
 
 def difference_in_a_line(text: str) -> str:
-    r"""Return the beginning of a difference of texts in one line, with what a line was and what it is now together.
+    r"""Return the beginning of a difference of texts in one line, with what a block was and what it is now together.
 
     Other texts are returned as they are.
 
@@ -186,24 +187,31 @@ def difference_in_a_line(text: str) -> str:
     'Adults 4.50 → 4.80 Students 3 → 2 a day + Dogs free'
     >>> difference_in_a_line("- Tea\n+ Tea now\n- Bye")
     'Tea → Tea now - Bye'
+    >>> difference_in_a_line("- Adults 4 €\n- Students 3 €\n+ Students 2 €")
+    '- Adults 4 € Students 3 → 2 €'
+    >>> difference_in_a_line("- Open\nMon 9-17\nTue 9-17\n+ Open\nMon 9-17\nTue 9-18")
+    'Open Mon 9-17 Tue 9-17 → 9-18'
     """
     if text[:2] not in {"- ", "+ "}:
         return text
-    told: list[str] = []
-    for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:
-        old = next((n for n, each in enumerate(told) if _is_of_same_line(each, line)), None)
-        if old is None:
-            told.append(line)
+    blocks = [(each[0], each[1:].split()) for each in re.split(r"\n(?=[-+] )", text[:_MOST_CHARACTERS_IN_A_LINE])]
+    gone, come = ([words for sign, words in blocks if sign == kind][:_MOST_BLOCKS_OF_A_KIND] for kind in "-+")
+    told = [" ".join(["-", *words]) for words in gone]
+    left = list(range(len(gone)))
+    for words in come:
+        alike = max(left, key=lambda number: _words_shared(gone[number], words), default=None)
+        if alike is not None and 2 * _words_shared(gone[alike], words) >= min(len(gone[alike]), len(words)) > 0:
+            told[alike] = _line_in_words(gone[alike], words)
+            left.remove(alike)
         else:
-            told[old] = _line_in_words(told[old].split()[1:], line.split()[1:])
-    return " ".join(" ".join(told).split())
+            told.append(" ".join(["+", *words]))
+    return " ".join(told)
 
 
-def _is_of_same_line(old: str, new: str) -> bool:
-    before, after = old.split(), new.split()
-    if old[:2] != "- " or new[:2] != "+ " or len(before) < 2 or len(after) < 2:
-        return False
-    return before[1] == after[1] or before[-1] == after[-1]
+def _words_shared(old: list[str], new: list[str]) -> int:
+    """Return how many words two blocks have in common, at their beginnings and at their ends."""
+    head = shared_start(old, new)
+    return head + shared_start(old[head:][::-1], new[head:][::-1])
 
 
 def _line_in_words(old: list[str], new: list[str]) -> str:

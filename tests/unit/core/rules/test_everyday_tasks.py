@@ -166,6 +166,13 @@ async def test_a_site_is_told_of_by_its_name() -> None:
     assert subject("", last).startswith("The shop is up again after")
 
 
+def test_only_what_becomes_of_a_site_is_told_by_its_name() -> None:
+    text = "WATCH 'https://shop.example.org' OF SITE AS \"The shop\" ON PROBE;"
+    checked = check([SourceText("t", text)], SETTINGS)
+    assert checked.declaration is not None
+    assert checked.declaration.rules["The shop"].message is None
+
+
 async def test_a_dead_feed_tells() -> None:
     text = "WATCH 'https://example.org/feed' AS \"news\";\n" + task("Hear of feeds that died")
     told = await course(text, down(86400.0, 5 * 86400.0), until_s=7 * 86400.0, chronon_s=60.0)

@@ -10,7 +10,7 @@ from tests.fleets import Drive, changed, decider, declaration, item, rule, sourc
 
 T0 = 1_000_000_000.0
 NAMES = [f"s{n}" for n in range(12)]
-LIFE_S, SECONDS = 4, 600
+LIFE_S, SECONDS = 4, 900
 
 
 def traces(seed: int) -> dict[str, list[float]]:
