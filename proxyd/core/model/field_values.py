@@ -232,10 +232,14 @@ def parse_iso(text: str) -> float | None:
     return time_s if _EARLIEST_S <= time_s <= _LATEST_S else None
 
 
+_CLOCK = re.compile(r"\d?\d:\d\d(?:Z|[+-]\d\d:\d\d)?")
+
+
 def moment_s(text: str, now_s: float, zone: tzinfo | None) -> float | None:
     """Return the unix seconds of the next time such as 07:00, or of an ISO 8601 time; ``None`` if a text is neither.
 
-    Unless the time names a zone, it is in ``zone``, or in that of this machine if that is ``None``.
+    Unless the time names a zone, it is in ``zone``, or in that of this machine if that is ``None``. Of a time that the
+    clocks show twice, it is the first that is still to come.
 
     >>> from zoneinfo import ZoneInfo
     >>> at_s = moment_s("07:00", 1774719000.0, ZoneInfo("Europe/Berlin"))  # half past six; clocks change at night
@@ -243,17 +247,22 @@ def moment_s(text: str, now_s: float, zone: tzinfo | None) -> float | None:
     ('2026-03-28T17:30:00.000Z', '2026-03-29T05:00:00.000Z')
     """
     try:
-        if len(text) <= 5:
-            now = local_time(now_s, zone).replace(tzinfo=None)
-            at = datetime.combine(now.date(), time.fromisoformat(text.zfill(5)))
-            meant = at if at > now else at + timedelta(days=1)
+        if _CLOCK.fullmatch(text):
+            at = time.fromisoformat(text if text[2] == ":" else f"0{text}")
+            today = local_time(now_s, at.tzinfo or zone).date()
+            meant = [datetime.combine(today + timedelta(days=days), at) for days in (0, 1)]
         else:
-            meant = datetime.fromisoformat(text)
-        if meant.tzinfo is None:
-            meant = meant.astimezone() if zone is None else meant.replace(tzinfo=zone)
-        return meant.timestamp()
+            meant = [datetime.fromisoformat(text)]
+        moments_s = [_in_zone(each.replace(fold=fold), zone).timestamp() for each in meant for fold in (0, 1)]
+        return next((each_s for each_s in moments_s if each_s > now_s), moments_s[0])
     except (ValueError, OverflowError):
         return None
+
+
+def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
+    if moment.tzinfo is not None:
+        return moment
+    return moment.astimezone() if zone is None else moment.replace(tzinfo=zone)
 
 
 def coerce(

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from proxyd.core.model.chronon import WallTime, Weekday, read_clock
+from proxyd.core.model.field_values import iso_time, moment_s, parse_iso
 
 NEW_YEAR_S = 1_767_225_600.0  # 2026-01-01T00:00Z
 YEAR_S = 366 * 86400.0
@@ -57,3 +58,31 @@ def test_it_comes_after_the_time_that_is_asked_for() -> None:
 @pytest.mark.parametrize("text", ["", "24:00", "08:60", "8", "8am", "-1:00", "08:00:00"])
 def test_what_is_not_a_time_of_day_is_not_read(text: str) -> None:
     assert read_clock(text) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "meant"),
+    [
+        ("2026-10-25T00:15Z", "02:30", "2026-10-25T00:30"),
+        ("2026-10-25T00:45Z", "02:30", "2026-10-25T01:30"),
+        ("2026-10-25T01:15Z", "02:30", "2026-10-25T01:30"),
+        ("2026-10-25T01:30Z", "2:30", "2026-10-26T01:30"),
+        ("2026-10-25T01:15Z", "2026-10-25T02:30", "2026-10-25T01:30"),
+        ("2026-10-25T01:45Z", "2026-10-25T02:30", "2026-10-25T00:30"),
+        ("2026-03-29T00:45Z", "02:30", "2026-03-29T01:30"),
+        ("2026-03-29T01:45Z", "02:30", "2026-03-30T00:30"),
+        ("2026-06-01T23:30Z", "07:00Z", "2026-06-02T07:00"),
+        ("2026-06-01T23:30Z", "7:00+09:00", "2026-06-02T22:00"),
+    ],
+)
+def test_until_a_time_of_day_is_the_next_time_that_clocks_show_it(now: str, text: str, meant: str) -> None:
+    found_s = moment_s(text, parse_iso(now) or 0.0, ZoneInfo("Europe/Berlin"))
+    assert found_s is not None
+    assert iso_time(found_s) == f"{meant}:00.000Z"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0700Z", "07Z", "0700", "07", "7:0", "25:00", "07:00 Z", "soon", "\u0667:00", "12:\u0663\u0660"]
+)
+def test_until_what_is_not_a_time_is_refused(text: str) -> None:
+    assert moment_s(text, NEW_YEAR_S, None) is None
