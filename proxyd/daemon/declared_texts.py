@@ -33,10 +33,12 @@ from proxyd.core.language import (
     parse,
     watch_of,
     what_is_unfit,
+    without_scheme,
     written_address,
     written_as,
 )
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import SITE_CLASS, Declaration
 from proxyd.store.declared_rows import StoredText
 
 
@@ -125,6 +127,7 @@ class DeclaredTexts:
     statements: Sequence[tuple[str, Statement]]
     expanded: Sequence[tuple[str, Statement]]
     declared: Mapping[StatementKind, Mapping[str, tuple[str, Statement]]]  # the latter by kind and name
+    sites: Mapping[str, Sequence[tuple[str, Watch]]]  # each WATCH of a site, with its file, by address without scheme
     checked: Checked | None  # what they mean
 
     @classmethod
@@ -138,12 +141,17 @@ class DeclaredTexts:
         declared: dict[StatementKind, dict[str, tuple[str, Statement]]] = {}
         for pair in chain.from_iterable(expanded):
             declared.setdefault(pair[1].kind, {})[pair[1].name.value] = pair
+        sites: dict[str, list[tuple[str, Watch]]] = {}
+        for file, statement in chain.from_iterable(written):
+            if isinstance(statement, Watch) and _is_of_site(statement):
+                sites.setdefault(statement.address.value, []).append((file, statement))
         return cls(
             {each.source: each for each in checked.texts},
             {each.source.file: each for each in checked.texts},
             [*chain.from_iterable(written)],
             [*chain.from_iterable(expanded)],
             declared,
+            sites,
             checked,
         )
 
@@ -183,11 +191,16 @@ class DeclaredTexts:
             return None
         return watch_of(self.in_file[file], declared)
 
-    def title_of(self, source: str) -> str:
-        """Return the name that AS gives the WATCH that declares a source, or the source's own."""
-        file, declared = self._declaration_of(StatementKind.SOURCE, source)
-        written = None if file is None or declared is None else written_as(self.in_file[file], declared)
-        return written.name.value if isinstance(written, Watch) and written.rule_name is not None else source
+    def site_watches(self, url: str) -> list[Watch]:
+        """Return each WATCH over the API of the site at an address; those whose AS names it come first."""
+        found = [watch for file, watch in self.sites.get(without_scheme(url), ()) if origin(file) == API_TEXT]
+        of_url = [watch for watch in found if watch.url.value.rstrip("/") == url.rstrip("/")]
+        return sorted(of_url, key=lambda watch: watch.rule_name is None)
+
+    def site_name(self, url: str) -> str | None:
+        """Return the name that AS gives the site of an address, or ``None``."""
+        watches = (watch for _, watch in self.sites.get(without_scheme(url), ()) if watch.url.value == url)
+        return next((watch.rule_name.value for watch in watches if watch.rule_name is not None), None)
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in canonical layout."""
@@ -221,7 +234,7 @@ class DeclaredTexts:
         return found
 
 
-NOTHING_DECLARED = DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, None)
+NOTHING_DECLARED = DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, {}, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +350,12 @@ def _is_of(profile: str, statement: Statement) -> bool:
             return profile == (statement.profile.value if statement.profile else DEFAULT_PROFILE)
         case _:
             return False
+
+
+def _is_of_site(watch: Watch) -> bool:
+    """Whether a WATCH tells how a site fares, and not of another event of its source."""
+    is_site = watch.page_class is not None and watch.page_class.name.upper() == SITE_CLASS.name
+    return is_site and watch.event in {None, EventKind.HEALTH}
 
 
 def _by_file(parsed: Parsed) -> list[tuple[str, Statement]]:

@@ -171,7 +171,7 @@ class SiteQueries:
         state, detail = (UNKNOWN, "it is paused") if paused else _state(source, found, now_s)
         return SiteStanding(
             name=source.source_id,
-            title=self._profiles.texts.title_of(source.source_id),
+            title=self._profiles.texts.site_name(source.url) or source.source_id,
             url=source.url,
             state=state,
             detail=detail,

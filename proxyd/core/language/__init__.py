@@ -41,6 +41,7 @@ from proxyd.core.language.syntax.nodes import SourceText as SourceText
 from proxyd.core.language.syntax.nodes import Statement as Statement
 from proxyd.core.language.syntax.nodes import StatementKind as StatementKind
 from proxyd.core.language.syntax.nodes import Watch as Watch
+from proxyd.core.language.syntax.nodes import without_scheme as without_scheme
 from proxyd.core.language.syntax.parser import MAX_FILE_BYTES as MAX_FILE_BYTES
 from proxyd.core.language.syntax.parser import MAX_SENT_BYTES as MAX_SENT_BYTES
 from proxyd.core.language.syntax.parser import MemberReader as MemberReader
