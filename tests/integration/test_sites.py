@@ -206,15 +206,58 @@ async def test_a_site_goes_by_the_name_that_its_line_gives_it(running: Running, 
         assert "<bdi>The shop</bdi>" in (await browser.get(path))[1], path
     status, found = await asked(running, PATH)
     assert (status, found["name"], found["title"], found["state"]) == (200, SITE, "The shop", "up")
-    answer, page = await browser.post("/sites", {"addresses": "https://other.example.org Blog"})
-    assert (answer.status, "Blog is the name of another watch" in page) == (422, True)
 
 
-async def test_the_form_replaces_no_watch_of_another_kind(running: Running, browser: Browser) -> None:
-    await running.control.declarations.declare("WATCH 'https://d.example' OF PAGE WITHOUT 'cookie';")
+async def test_a_site_that_gets_another_name_stays_muted(running: Running, browser: Browser) -> None:
     await browser.sign_in("write")
-    answer, page = await browser.post("/sites", {"addresses": "d.example"})
-    assert (answer.status, "d.example is watched already, but not as a site" in page) == (422, True)
+    await running.control.queries.suspensions.mute(SITE, "me", until_s=T0 + DAY_S)
+    await browser.post("/sites", {"addresses": f"{SITE} Shop"})
+    _, page = await browser.get("/sites")
+    assert "Watched already, and changed where you filled in something: 1." in page
+    assert "more site" not in page
+    (mute,) = running.control.queries.suspensions.all()
+    assert (mute.subject, mute.name, mute.by, mute.until_s) == (Subject.RULE, "Shop", "me", T0 + DAY_S)
+
+
+@pytest.mark.parametrize(
+    "line", ["d.example", "other.example Blog", "https://d.example/ Blog", "other.example Written"]
+)
+async def test_the_form_replaces_no_other_watch(running: Running, browser: Browser, line: str) -> None:
+    await running.control.declarations.declare(
+        """WATCH 'https://d.example' OF PAGE WITHOUT 'cookie'; WATCH 'https://blog.example' OF SITE AS "Blog";
+        CREATE PROFILE Q; INSERT NOTIFICATION "Written" INTO Q SET QUERY "SELECT trouble FROM SOURCE"
+        SET TRIGGER "ON FAILURE TO SOURCE";"""
+    )
+    await browser.sign_in("write")
+    answer, page = await browser.post("/sites", {"addresses": line})
+    said = "is the name of another watch: put another name after the address"
+    assert (answer.status, said in page) == (422, True)
+
+
+@pytest.mark.parametrize("before", ["", "WATCH 'https://e.example' OF SITE AS \"Shop\";"])
+@pytest.mark.parametrize(("line", "name"), [("e.example Shop", "Shop"), ("https://e.example/\tThe  shop", "The shop")])
+@pytest.mark.parametrize("feed", ['AS "News"', ""])
+async def test_an_address_that_is_read_as_a_feed_can_be_a_site_too(
+    running: Running, browser: Browser, before: str, line: str, name: str, feed: str
+) -> None:
+    await running.control.declarations.declare(f"WATCH 'https://e.example' {feed}; {before}")
+    await browser.sign_in("write")
+    answer, _ = await browser.post("/sites", {"addresses": line})
+    assert answer.status == 303
+    declared = running.control.queries.profiles.declaration
+    site = declared.sources["e.example (SITE)"]
+    assert [each for each, rule in declared.rules.items() if site.source_id in rule.source_ids] == [name]
+    assert ("News" if feed else "e.example") in declared.rules
+
+
+async def test_a_site_without_a_name_goes_by_its_address_if_a_feed_has_another(
+    running: Running, browser: Browser
+) -> None:
+    await running.control.declarations.declare("WATCH 'https://e.example' AS \"News\";")
+    await browser.sign_in("write")
+    answer, _ = await browser.post("/sites", {"addresses": "e.example"})
+    assert answer.status == 303
+    assert {"News", "e.example"} < running.control.queries.profiles.declaration.rules.keys()
 
 
 @pytest.mark.parametrize(
@@ -224,6 +267,9 @@ async def test_the_form_replaces_no_watch_of_another_kind(running: Running, brow
         {"addresses": "ftp://x"},
         {"addresses": "a.example", "to": "https://h.example/"},
         {"addresses": "a.example", "to": "me"},
+        {"addresses": "a.example Shop\nhttps://a.example/ Blog"},
+        {"addresses": "a.example Shop\nb.example Shop"},
+        {"addresses": "a.example\nb.example a.example"},
     ],
 )
 async def test_a_form_that_asks_for_nothing_says_so(browser: Browser, form: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -19,19 +20,21 @@ from proxyd.api.web.charts import Chart, Frame, Tick, chart, day_ticks, round_st
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import duration, warnings_of
 from proxyd.api.web.rendering import Renderer
-from proxyd.core.errors import ConfigError
+from proxyd.core.errors import ConfigError, ProfileError
 from proxyd.core.language import (
     DropStatement,
     Statement,
+    StatementKind,
     Watch,
     address_to_watch,
     format_statements,
     parse,
     with_options_of,
+    without_scheme,
 )
 from proxyd.core.language.watch_wishes import sites_text
 from proxyd.core.model.field_values import parse_iso
-from proxyd.core.model.profile import SITE_CLASS
+from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.daemon.site_queries import ShownIncident, SiteStanding
 
 _LONGEST, _MOST_SITES = 20_000, 200  # characters of a field of the form, and addresses in it
@@ -55,17 +58,33 @@ class _Choices:
 
     @property
     def sites(self) -> list[tuple[str, str]]:
-        """The addresses and names; https:// may be left out. Raises ``ConfigError`` for what is no address."""
-        lines = list(dict.fromkeys(filter(None, map(str.strip, self.addresses.splitlines()))))
+        """The addresses and names; https:// may be left out.
+
+        Raises ``ConfigError`` for what is no address, and for an address or a name of two lines.
+        """
+        lines = list(filter(None, map(str.split, self.addresses.splitlines())))
         if not lines or len(lines) > _MOST_SITES:
             raise ConfigError([f"write 1 to {_MOST_SITES} addresses, one a line"])
-        pairs = [(address, name.strip()) for address, _, name in (each.partition(" ") for each in lines)]
-        return [(address_to_watch(each if "://" in each else f"https://{each}"), name) for each, name in pairs]
+        whole = ((each if "://" in each else f"https://{each}", " ".join(words)) for each, *words in lines)
+        pairs = list(dict.fromkeys((address_to_watch(url), name) for url, name in whole))
+        counts = Counter(each for url, name in pairs for each in (url.rstrip("/"), name or without_scheme(url)))
+        if twice := [each for each, count in counts.items() if count > 1]:
+            raise ConfigError([f"{twice[0]} is given twice: write one line for each site, each with its own name"])
+        return pairs
 
     def text(self) -> str:
         """Return the statements that it asks for."""
         to = self.to.replace(",", " ").split()
         return sites_text(self.sites, holding=self.holding or None, to=to, secret=self.secret or None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """The statements of a form, how many of its sites are watched already, and the new name of a watch by its old."""
+
+    text: str
+    known: int
+    renamed: Mapping[str, str]
 
 
 class SitePages:
@@ -74,6 +93,7 @@ class SitePages:
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
         self._sites = queries.sites
+        self._suspensions = queries.suspensions
         self._clock = queries.clock
         self._deliveries = queries.deliveries
         self._listings = listings.sites
@@ -87,46 +107,58 @@ class SitePages:
         """Watch the sites of the form."""
         chosen = _Choices.of(await read_form(request))
         try:
-            text, known = self._with_options_of_known(chosen.text())
-            changes = await self._profiles.declare(text)
+            edit = self._edit_of(chosen.text())
+            muted = self._muted_of(edit)
+            changes = await self._profiles.declare(edit.text)
         except ConfigError as error:
             return await self._list(request, chosen, status=422, error="; ".join(error.problems))
         except EXPECTED as error:
             faults = getattr(error, "errors", ())
             said = "; ".join(each.message for each in faults) or str(error)
             return await self._list(request, chosen, status=answer_to(error).status, error=said)
-        count = len(changes.added)
-        said = f"Watching {count} more {'site' if count == 1 else 'sites'}." if count or not known else ""
-        said += f" Watched already, and changed where you filled in something: {known}." if known else ""
+        await self._mute_again(muted)
+        count = len(changes.added) - len(edit.renamed)
+        said = f"Watching {count} more {'site' if count == 1 else 'sites'}." if count or not edit.known else ""
+        said += f" Watched already, and changed where you filled in something: {edit.known}." if edit.known else ""
         request[SIGNED].session.say(said, *warnings_of(changes))
         raise web.HTTPSeeOther("/sites")
 
-    def _with_options_of_known(self, text: str) -> tuple[str, int]:
-        """Return the statements with what the watches of these sites say already, and the number of such watches.
+    def _edit_of(self, text: str) -> _Edit:
+        """Return the statements of a form with what the watches of its sites say already.
 
-        Raises ``ConfigError`` if something else of an address is watched under its name.
+        Raises ``ConfigError`` for the name of something else, and ``ProfileError``.
         """
-        known, texts = 0, self._profiles.texts
+        parsed, texts = parse(text), self._profiles.texts
+        if parsed.errors:
+            raise ProfileError(parsed.errors)
         made: list[Statement] = []
-        for each in parse(text).statements:
-            if not isinstance(each, Watch):
-                made.append(each)
-                continue
-            old = texts.watch_of(each.name.value) or texts.watch_of(texts.title_of(each.address.value))
-            if old is None:
-                made.append(each)
-                continue
-            if old.address.value != each.address.value:
-                raise ConfigError([f"{each.name.value} is the name of another watch: choose another"])
-            if old.page_class is None or old.page_class.name.upper() != SITE_CLASS.name:
-                own = f"WATCH '{old.url.value}' OF SITE AS \"another name\""
-                raise ConfigError(
-                    [f"{each.name.value} is watched already, but not as a site: write {own} in a profile"]
-                )
-            known += 1
-            edited = with_options_of(old, each)
-            made += [edited] if edited.name.value == old.name.value else [DropStatement(old.kind, old.name), edited]
-        return format_statements(made), known
+        known, renamed = 0, dict[str, str]()
+        for each in parsed.statements:
+            assert isinstance(each, Watch)
+            watches = texts.site_watches(each.url.value)
+            old = next((watch for watch in watches if watch.name.value == each.name.value), next(iter(watches), None))
+            edited = each if old is None else with_options_of(old, each)
+            name = edited.name.value
+            if (old is None or old.name.value != name) and texts.is_of_api(StatementKind.NOTIFICATION, name):
+                raise ConfigError([f"{name} is the name of another watch: put another name after the address"])
+            if old is not None:
+                known += 1
+                if old.name.value != name:
+                    renamed[old.name.value] = name
+                    made.append(DropStatement(old.kind, old.name))
+            made.append(edited)
+        return _Edit(format_statements(made), known, renamed)
+
+    def _muted_of(self, edit: _Edit) -> dict[str, Suspension]:
+        """Return the mutes of watches that get another name, by that."""
+        found = ((new, self._suspensions.of(Subject.RULE, old)) for old, new in edit.renamed.items())
+        return {name: mute for name, mute in found if mute is not None}
+
+    async def _mute_again(self, muted: Mapping[str, Suspension]) -> None:
+        """Mute watches by their new names; their mutes ended with the old ones."""
+        for name, mute in muted.items():
+            if mute.until_s is None or mute.until_s > self._clock.time_s():
+                await self._suspensions.mute(name, mute.by, subject=Subject.RULE, until_s=mute.until_s)
 
     async def _list(
         self, request: web.Request, chosen: _Choices, *, status: int = 200, error: str | None = None
