@@ -35,7 +35,11 @@ _LINE = 160
         argument("--match", "tell only of what holds this text; repeat it for others", action="append", metavar="TEXT"),
         argument("--without", "leave out what holds this text; repeat it for others", action="append", metavar="TEXT"),
         argument("--every", "the longest time between two probes, such as 5m", metavar="TIME"),
-        argument("--digest", "one message for all: hourly, daily or weekly", choices=("hourly", "daily", "weekly")),
+        argument(
+            "--digest",
+            "one message for all: hourly, or daily or weekly at 08:00 in your time_zone (UTC if that is empty)",
+            choices=("hourly", "daily", "weekly"),
+        ),
         argument("--message", "the wording, with fields in braces, such as '{title} {link}'", metavar="TEXT"),
         argument("--into", "the profile it belongs to (default: default)", metavar="PROFILE"),
         argument(

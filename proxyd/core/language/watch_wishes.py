@@ -133,10 +133,10 @@ def duration_text(written: str) -> str:
 
 
 def digest_text(chosen: str, zone: str = "") -> str:
-    """Return one of `DIGESTS` as the language writes it, in a time zone if there is one; an empty text for none.
+    """Return one of `DIGESTS` as the language writes it, in a time zone or else in UTC; an empty text for none.
 
-    >>> digest_text("daily", "Europe/Berlin"), digest_text("hourly", "Europe/Berlin")
-    ("DAILY AT '08:00' IN 'Europe/Berlin'", 'EVERY 1 HOUR')
+    >>> digest_text("daily", "Europe/Berlin"), digest_text("daily"), digest_text("hourly", "Europe/Berlin")
+    ("DAILY AT '08:00' IN 'Europe/Berlin'", "DAILY AT '08:00'", 'EVERY 1 HOUR')
     """
     text = DIGESTS.get(chosen, chosen)
     return f"{text} IN {quote_text(zone)}" if zone and " AT " in text else text
