@@ -265,6 +265,7 @@ async def test_a_site_without_a_name_goes_by_its_address_if_a_feed_has_another(
     [
         {"addresses": ""},
         {"addresses": "ftp://x"},
+        {"addresses": f"a.example {101 * 'x'}"},
         {"addresses": "a.example", "to": "https://h.example/"},
         {"addresses": "a.example", "to": "me"},
         {"addresses": "a.example Shop\nhttps://a.example/ Blog"},

@@ -38,6 +38,7 @@ from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.daemon.site_queries import ShownIncident, SiteStanding
 
 _LONGEST, _MOST_SITES = 20_000, 200  # characters of a field of the form, and addresses in it
+_LONGEST_NAME = 100
 _MOST_OUTAGES = 10  # of a site on a status page, which may show 50 sites
 _WEEK_S = 7 * 86400.0
 
@@ -67,6 +68,8 @@ class _Choices:
             raise ConfigError([f"write 1 to {_MOST_SITES} addresses, one a line"])
         whole = ((each if "://" in each else f"https://{each}", " ".join(words)) for each, *words in lines)
         pairs = list(dict.fromkeys((address_to_watch(url), name) for url, name in whole))
+        if any(len(name) > _LONGEST_NAME for _, name in pairs):
+            raise ConfigError([f"a name has at most {_LONGEST_NAME} characters"])
         counts = Counter(each for url, name in pairs for each in (url.rstrip("/"), name or without_scheme(url)))
         if twice := [each for each, count in counts.items() if count > 1]:
             raise ConfigError([f"{twice[0]} is given twice: write one line for each site, each with its own name"])
