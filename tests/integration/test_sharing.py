@@ -255,7 +255,7 @@ async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it
         assert third.shares.own == before[1]
         probers[1].free = True
         await party.have(SHARDS)
-        assert max(each.repeated for each in probers) <= 3  # looks, of dozens
+        assert 2 * max(each.repeated for each in probers) < len(party.looked)  # not at every look
 
 
 async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_to_be_found(party: Party) -> None:
