@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import tzinfo
 from math import inf
+
+import tzlocal
 
 from proxyd.base.ports import Clock
 
 MOST_OFF_S = 2.0
 """By how much more than a chronon a machine's clock may be wrong before it is reported."""
 _SLOW = 0.5  # of the usual speed, while the machine's clock is behind
+
+
+def zone_name(zone: tzinfo | None) -> str:
+    """Return the name of a time zone, ``None`` for that of this machine; empty if the machine's has no name."""
+    return str(zone) if zone is not None else tzlocal.get_localzone_name() or ""
 
 
 class SystemClock:

@@ -37,7 +37,7 @@ _LINE = 160
         argument("--every", "the longest time between two probes, such as 5m", metavar="TIME"),
         argument(
             "--digest",
-            "one message for all: hourly, or daily or weekly at 08:00 in your time_zone (UTC if that is empty)",
+            "one message for all: hourly, or daily or weekly at 08:00 in your time_zone",
             choices=("hourly", "daily", "weekly"),
         ),
         argument("--message", "the wording, with fields in braces, such as '{title} {link}'", metavar="TEXT"),
@@ -75,13 +75,14 @@ _LINE = 160
 async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.network import discover
+    from proxyd.base.clock import zone_name
     from proxyd.core.language import address_to_watch
     from proxyd.core.language.watch_wishes import VALUE_FIELD, digest_text, headers_of
     from proxyd.daemon.discovery import Way
 
     options.address = address_to_watch(options.address)
     settings = settings_of(options)
-    options.digest = digest_text(options.digest or "", settings.time_zone)
+    options.digest = digest_text(options.digest or "", zone_name(settings.zone))
     _refuse_contradictions(options)
     way = Way(headers_of("\n".join(options.header or ())), is_rendered=options.browser, locale=options.locale)
     reads = "PRICE" if options.price else "SITE" if options.site else ""

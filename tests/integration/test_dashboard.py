@@ -22,6 +22,7 @@ from proxyd.api.web import pages
 from proxyd.api.web.dashboard import Dashboard
 from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.app.server import make_app
+from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.week_plan import TradePoint
@@ -211,7 +212,7 @@ async def test_a_forged_form_does_nothing(browser: Browser) -> None:
     await browser.sign_in()
     paths = ("/profiles", "/profiles/check", "/profiles/Q/drop", "/notifications/n1/replay", "/replay-dead",
              "/sign-out", "/reload", "/rules/r/test", "/tokens", "/tokens/ada/drop", "/rules/q/change",
-             "/rules/q/remove", "/removed/x/restore", "/sources", "/rules")  # fmt: skip
+             "/rules/q/remove", "/removed/x/restore", "/sources", "/rules", "/profiles/Q/quiet")  # fmt: skip
     for path, forged in product(paths, FORGED):
         answer, _ = await browser.post(path, {"text": "x", "confirmed": "1"}, **forged)
         assert answer.status == 403, (path, forged)
@@ -590,6 +591,40 @@ async def test_a_text_is_checked_saved_and_dropped(browser: Browser) -> None:
     answer, _ = await browser.post("/profiles/Q/drop", {"tag": tag, "confirmed": "1"})
     assert answer.status == 303
     assert "Q" not in browser.api.control.declarations.declaration.profiles
+
+
+async def test_a_profile_is_given_quiet_hours_and_loses_them_by_a_form(browser: Browser) -> None:
+    await browser.api.control.declarations.declare(OWN, "WATCH 'https://a.example' OF PAGE INTO \"Mine\";")
+    await browser.sign_in()
+
+    def quiet(name: str) -> QuietHours | None:
+        return browser.api.control.declarations.declaration.profiles[name].quiet
+
+    for name in ("Q", "Mine"):
+        answer, _ = await browser.post(f"/profiles/{name}/quiet", {"during": " 22:00-07:00", "zone": "Europe/Berlin"})
+        assert answer.status == 303
+        assert quiet(name) == QuietHours("22:00-07:00", "Europe/Berlin")
+    assert browser.api.control.declarations.declaration.profiles["Q"].users == ("v",)
+    _, page = await browser.get("/profiles/Q")
+    assert 'value="22:00-07:00"' in page
+    assert 'value="Europe/Berlin"' in page
+    for wrong, said in (("nights", "QUIET DURING takes days and hours"), ("Mon-Sun", "QUIET leaves no time")):
+        answer, page = await browser.post("/profiles/Q/quiet", {"during": wrong, "zone": ""})
+        assert (answer.status, said in unescape(page)) == (422, True), page
+    answer, page = await browser.post("/profiles/Q/quiet", {"during": "22:00-07:00", "zone": "Berlin"})
+    assert (answer.status, "Berlin" in page) == (422, True)
+    assert quiet("Q") == QuietHours("22:00-07:00", "Europe/Berlin")
+    for name in ("Q", "Mine"):
+        await browser.post(f"/profiles/{name}/quiet", {"during": "", "zone": "UTC"})
+        assert quiet(name) is None
+
+
+async def test_quiet_hours_of_a_profile_in_a_file_are_changed_there(browser: Browser) -> None:
+    await browser.sign_in()
+    assert "Quiet hours" not in (await browser.get("/profiles/P"))[1]
+    answer, page = await browser.post("/profiles/P/quiet", {"during": "22:00-07:00", "zone": "UTC"})
+    assert (answer.status, "declares this profile; change it there" in page) == (400, True)
+    assert (await browser.post("/profiles/none/quiet", {"during": ""}))[0].status == 404
 
 
 async def test_nobody_overwrites_what_somebody_else_changed(browser: Browser) -> None:

@@ -17,6 +17,7 @@ from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.base.clock import zone_name
 from proxyd.core.errors import ConfigError
 from proxyd.core.language import (
     Parsed,
@@ -203,7 +204,7 @@ class AddPages:
         form = await read_form(request)
         chosen = _Choices.of(form)
         try:
-            wish = chosen.wish(str(self._deliveries.zone or ""))
+            wish = chosen.wish(zone_name(self._deliveries.zone))
             value = await self._value(chosen)
             text, old = self._edit_watch(watch_text(wish))
             if "show" in form:

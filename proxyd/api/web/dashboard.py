@@ -156,6 +156,7 @@ class Dashboard:
             WebRoute("GET", "/profiles/{name}", "read", editor.profile),
             WebRoute("GET", "/profiles/{name}/", "read", editor.profile),  # a profile may be called "new"
             WebRoute("POST", "/profiles/{name}/drop", "write", editor.drop),
+            WebRoute("POST", "/profiles/{name}/quiet", "write", editor.set_quiet),
             WebRoute("GET", "/tokens", "admin", tokens.tokens),
             WebRoute("POST", "/tokens", "admin", tokens.make),
             WebRoute("POST", "/tokens/{name}/drop", "admin", tokens.drop),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from aiohttp import web
@@ -23,12 +23,13 @@ from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import profile_page, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.base.clock import zone_name
 from proxyd.core.errors import ChangedError
-from proxyd.core.language import StatementKind, no_such
+from proxyd.core.language import CreateProfile, Located, StatementKind, format_statements, no_such
 from proxyd.core.language.hidden_addresses import hide_channels, show_channels
-from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf, sources_only_of
+from proxyd.core.model.day_parts import QuietHours
+from proxyd.daemon.declared_texts import API_TEXT, DeclarationChanges, OnlyIf, sources_only_of
 
-_API = "api"
 _NEW = """WATCH 'https://github.com/python/cpython/releases.atom' AS "stable" INTO "Watch"
   WHERE title NOT REGEXP '(a|b|rc)[0-9]+$';
 """
@@ -59,7 +60,7 @@ class Verdict:
         assert isinstance(answer.body, bytes)
         problem = wire.Problem.model_validate_json(answer.body)
         faults = problem.errors or []
-        elsewhere = tuple(each for each in faults if each.line is None or each.file != _API)
+        elsewhere = tuple(each for each in faults if each.line is None or each.file != API_TEXT)
         return cls(problem=problem, rows=tuple(_excerpt(text, faults)), elsewhere=elsewhere)
 
 
@@ -69,6 +70,7 @@ class Editor:
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
         self._listings = listings
+        self._deliveries = queries.deliveries
         self._render = renderer.page
 
     async def profiles(self, request: web.Request) -> web.Response:
@@ -130,6 +132,24 @@ class Editor:
         request[SIGNED].session.say("Removed.")
         raise web.HTTPSeeOther("/profiles")
 
+    async def set_quiet(self, request: web.Request) -> web.StreamResponse:
+        """Give a profile the quiet hours of the form, or none."""
+        name, form = request.match_info["name"], await read_form(request)
+        if name not in (known := known_declaration(self._profiles)).profiles:
+            raise no_such("profile", name, known.profiles)
+        written = self._profiles.texts.written_of(StatementKind.PROFILE, name)
+        if written is not None and written.origin != API_TEXT:
+            raise BadRequestError(f"{written.origin}, line {written.line} declares this profile; change it there")
+        declared = written.statement if written is not None else None
+        statement = declared if isinstance(declared, CreateProfile) else CreateProfile(name=Located(name))
+        during, zone = form.get("during", "").strip(), form.get("zone", "").strip()
+        quiet = Located(QuietHours(during, zone or None)) if during else None
+        text = format_statements([replace(statement, quiet=quiet)])
+        changes = await self._profiles.declare(text, instead_of=known, by=asker(request))
+        said = f"Messages wait during {during}." if during else "There are no quiet hours now."
+        request[SIGNED].session.say(said, *warnings_of(changes))
+        raise web.HTTPSeeOther(URL(profile_page(name), encoded=True))
+
     async def _text_now(self, name: str) -> str:
         is_known = name in self._profiles.declaration.profiles
         return await asyncio.to_thread(self._profiles.texts.text_of, name) if is_known else ""
@@ -171,6 +191,8 @@ class Editor:
     def _editor(self, request: web.Request, **facts: Any) -> web.Response:
         empty: dict[str, Any] = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
         empty |= {"rules_gone": 0, "unread": 0, "unread_own": 0}
+        known = self._profiles.declaration.profiles.get(facts.get("name", ""))
+        empty["quiet"] = (known and known.quiet) or QuietHours("", zone_name(self._deliveries.zone))
         return self._render(request, "profile.html", **{**empty, **facts})
 
     async def _again(
@@ -210,7 +232,7 @@ def _excerpt(text: str, faults: Sequence[wire.Fault], *, around: int = 1) -> lis
     """
     of_line: dict[int, list[wire.Fault]] = {}
     for fault in faults:
-        if fault.line is not None and fault.file == _API:
+        if fault.line is not None and fault.file == API_TEXT:
             of_line.setdefault(fault.line, []).append(fault)
     near = {number for line in of_line for number in range(line - around, line + around + 1)}
     lines = text.split("\n")
