@@ -21,6 +21,8 @@ from proxyd.core.errors import ConfigError, NotFoundError
 from proxyd.core.language import SourceText, did_you_mean
 from proxyd.core.language.watch_wishes import VALUE_CLASS
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.model.profile import SITE_CLASS
+from proxyd.core.model.site import CONNECTIONS
 from proxyd.core.rules.known.compiled import probe_request
 from proxyd.daemon import Discovered, FeedDiscovery, Way
 from proxyd.net.guard import Guard
@@ -137,7 +139,8 @@ def request_of(settings: Settings, target: str, api_texts: Sequence[SourceText])
     ``ProfileError``: the profiles cannot be read.
     """
     if "://" in target:
-        return ProbeRequest(target, target)
+        is_connection = target.partition("://")[0] in CONNECTIONS
+        return ProbeRequest(target, target, page_class=SITE_CLASS if is_connection else None)
     texts = read_directory(settings.profiles)
     declaration = check_declaration(texts, settings)
     if target not in declaration.sources and api_texts:

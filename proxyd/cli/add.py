@@ -80,7 +80,7 @@ async def add(options: argparse.Namespace) -> int:
     from proxyd.core.language.watch_wishes import VALUE_FIELD, digest_text, headers_of
     from proxyd.daemon.discovery import Way
 
-    options.address = address_to_watch(options.address)
+    options.address = address_to_watch(options.address, of_site=options.site)
     settings = settings_of(options)
     options.digest = digest_text(options.digest or "", zone_name(settings.zone))
     _refuse_contradictions(options)

@@ -549,7 +549,7 @@ class Settings(BaseModel):
     )
     allow_ports: Annotated[list[_Port], BeforeValidator(read_list)] = Field(
         default_factory=list,
-        description="the only ports that proxyd may connect to. Empty: all except those of other protocols",
+        description="the only ports that proxyd may connect to. Empty: all, and HTTP to none of other protocols",
     )
     proxy: Annotated[str, AfterValidator(_check_proxy), PlainSerializer(_without_credentials)] = Field(
         "",

@@ -223,14 +223,18 @@ class Guard:
         """Raise BlockedAddressError for a URL that can be refused without resolving its name."""
         if url.scheme not in {"http", "https"}:
             raise BlockedAddressError(f"only http and https are allowed, not {url.scheme or 'a relative URL'}")
+        self.check_connection(url)
+        if not self._ports and url.port in _REFUSED_PORTS:
+            raise BlockedAddressError(f"port {url.port} belongs to another protocol (allow_ports can allow it)")
+
+    def check_connection(self, url: URL) -> None:
+        """Raise BlockedAddressError for a URL to whose host and port no connection may be opened."""
         if url.raw_user is not None or url.raw_password is not None:
             raise BlockedAddressError("a URL with credentials is refused")
         if not url.raw_host:
             raise BlockedAddressError("a URL without a host is refused")
         self.check_host(url.raw_host)
         self.check_allowed_port(url.port or 0)
-        if not self._ports and url.port in _REFUSED_PORTS:
-            raise BlockedAddressError(f"port {url.port} belongs to another protocol (allow_ports can allow it)")
 
     def check_allowed_port(self, port: int) -> None:
         """Raise RefusedConnectionError for a port that is not among the only allowed ones."""

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
+from socket import gaierror
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -212,18 +213,25 @@ def _directives(text: str) -> dict[str, str]:
 
 def describe(error: BaseException) -> str:
     """Return one line that describes a connection error, without addresses, which may hold secrets."""
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return one_line(f"the proxy answered {error.status} {error.message}")
-    if isinstance(error, aiohttp.ClientResponseError):
-        return one_line(f"{error.status}, {error.message}")
-    if isinstance(error, aiohttp.InvalidURL):
-        return "the address cannot be read"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return one_line(f"{error.host}: {error.os_error.strerror or error.os_error}")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        refused = isinstance(error.os_error, ConnectionRefusedError)  # asyncio's text names errno and a tuple
-        return one_line(f"{error.host}: {'connection refused' if refused else error.os_error}")
-    return one_line(str(error)) or type(error).__name__
+    match error:
+        case aiohttp.ClientHttpProxyError():
+            text = f"the proxy answered {error.status} {error.message}"
+        case aiohttp.ClientResponseError():
+            text = f"{error.status}, {error.message}"
+        case aiohttp.InvalidURL():
+            text = "the address cannot be read"
+        case aiohttp.ClientConnectorDNSError():
+            text = f"{error.host}: {error.os_error.strerror or error.os_error}"
+        case aiohttp.ClientConnectorError():  # asyncio's text names errno and a tuple
+            refused = isinstance(error.os_error, ConnectionRefusedError)
+            text = f"{error.host}: {'connection refused' if refused else error.os_error}"
+        case ConnectionRefusedError():
+            text = "connection refused"
+        case gaierror():
+            text = error.strerror or str(error)
+        case _:
+            text = str(error)
+    return one_line(text) or type(error).__name__
 
 
 async def read_some(response: aiohttp.ClientResponse, limit: int) -> bytes:

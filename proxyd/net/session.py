@@ -15,6 +15,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import aiohappyeyeballs
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractResolver
     from aiohttp.connector import Connection
+    from yarl import URL
 
 
 _DER = 2  # the encoding, as Python names it within
@@ -139,10 +141,11 @@ def _telling() -> aiohttp.TraceConfig:
 
 def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:
     """Return a guarded connector, or one that connects only to a proxy."""
-    return _TolerantConnector(
+    return GuardedConnector(
+        is_direct=guard is not None,
         resolver=resolver if guard is None else GuardedResolver(guard, resolver),
         socket_factory=None if guard is None else guard.open_socket,
-        ssl=_tls_context(),
+        ssl=_http_context(),
         limit=limits.connections,
         limit_per_host=limits.connections_per_host,
         keepalive_timeout=limits.keepalive_s,
@@ -166,8 +169,13 @@ class _ShowingSSL(ssl.SSLObject):
 def _tls_context() -> ssl.SSLContext:
     """Return the default settings of TLS, with a memory for certificates that are refused."""
     context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
     context.sslobject_class = _ShowingSSL
+    return context
+
+
+def _http_context() -> ssl.SSLContext:
+    context = _tls_context()
+    context.set_alpn_protocols(["http/1.1"])
     return context
 
 
@@ -181,9 +189,15 @@ def _certificate_of(connection: Any) -> str:
     return ""
 
 
-def certificate_of_refusal(error: aiohttp.ClientConnectorCertificateError) -> str:
-    """Return the SHA-256 of the certificate for which a connection was refused, or ``""`` if it is not known."""
-    return str(vars(error.certificate_error).get(_SHOWN, ""))
+def certificate_of_refusal(error: Exception) -> str:
+    """Return the SHA-256 of the certificate for which a handshake failed, or ``""`` if it is not known."""
+    return str(vars(error).get(_SHOWN, ""))
+
+
+def certificate_end_s(tls: Any) -> float | None:
+    """Return when the certificate of a connection's other side expires, in unix seconds; ``None`` without one."""
+    end = (tls.getpeercert() or {}).get("notAfter") if tls is not None else None
+    return None if end is None else float(ssl.cert_time_to_seconds(end))
 
 
 def _checking(guard: Guard, resolver: AbstractResolver) -> aiohttp.ClientMiddlewareType:
@@ -269,9 +283,7 @@ class _TolerantResponseHandler(ResponseHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with a connection, whose handshake is over."""
         super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        end = (tls.getpeercert() or {}).get("notAfter") if tls is not None else None
-        self.certificate_end_s = None if end is None else float(ssl.cert_time_to_seconds(end))
+        self.certificate_end_s = certificate_end_s(transport.get_extra_info("ssl_object"))
 
     def set_response_params(self, **options: Any) -> None:
         """Expect the head of the next response."""
@@ -334,9 +346,32 @@ class TimedResponse(aiohttp.ClientResponse):
         return await super().start(connection)
 
 
-class _TolerantConnector(aiohttp.TCPConnector):
-    """A connector whose connections are tolerant."""
+class GuardedConnector(aiohttp.TCPConnector):
+    """A connector whose connections are tolerant, and which also opens those that speak no HTTP."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, is_direct: bool, **options: Any) -> None:
         super().__init__(**options)
+        self._is_direct = is_direct
         self._factory = cast("Any", partial(_TolerantResponseHandler, loop=self._loop))
+        self._tls: ssl.SSLContext | None = None
+
+    async def open(self, url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the host and the port of an address, with TLS if its scheme is ``tls``.
+
+        Raises ``OSError``, also for what the guard refuses, or where all requests go through a proxy.
+        """
+        if not self._is_direct:
+            raise OSError("connections of tcp and tls do not go through the setting proxy")
+        host = url.raw_host or ""
+        found = self._convert_hosts_to_addr_infos(await self._resolve_host(host, url.port or 0))
+        opened = await aiohappyeyeballs.start_connection(
+            found, happy_eyeballs_delay=0.25, interleave=1, socket_factory=self._socket_factory
+        )
+        try:
+            if url.scheme != "tls":
+                return await asyncio.open_connection(sock=opened)
+            self._tls = self._tls or _tls_context()
+            return await asyncio.open_connection(sock=opened, ssl=self._tls, server_hostname=host)
+        except BaseException:
+            opened.close()
+            raise

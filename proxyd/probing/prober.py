@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from proxyd.base.ports import Prober, TakeStray, Unmade, always
 from proxyd.core.errors import LeaseLostError, ProbeError
@@ -17,6 +18,7 @@ from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import normal_link
 from proxyd.core.model.outcome import NO_VALIDATORS, HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import SITE_CLASS
+from proxyd.core.model.site import CONNECTIONS
 from proxyd.core.texts.safe_text import one_line
 from proxyd.net.http_values import absolute, read_links
 from proxyd.probing.documents.probe_failures import NoBrowserError, NoSecretError, NotAFeedError, kind_of
@@ -157,7 +159,8 @@ class HttpProber:
             post=None if request.post is None else request.post.encode("utf-8", "surrogatepass"),
             gate=self._robots if request.obeys_robots else None,
             wants_picture=request.wants_picture,
-            is_cut=request.page_class == SITE_CLASS,  # a site that sends a large file is up
+            of_site=request.page_class == SITE_CLASS,  # one that sends a large file is up
+            wants_line=request.holding is not None,
         )
 
     def _headers(self, request: ProbeRequest) -> tuple[tuple[str, str], ...]:
@@ -243,11 +246,14 @@ class HttpProber:
         response = replace(response, retry_after_s=None)
         if not 200 <= response.status < 400:
             return self._http_error(probe, response)
+        is_connection = urlsplit(response.url).scheme in CONNECTIONS
         holding = probe.request.holding
         if holding is not None and not any(each in response.body for each in _spellings(holding)):
-            detail = f"the page does not hold {holding!r}"
-            return self._outcome(probe, OutcomeKind.UNREADABLE, response, detail)
-        return self._outcome(probe, OutcomeKind.SAME_BODY, response, f"status {response.status}", NO_VALIDATORS)
+            what = "the first line" if is_connection else "the page"
+            return self._outcome(probe, OutcomeKind.UNREADABLE, response, f"{what} does not hold {holding!r}")
+        detail = "connected" if is_connection else f"status {response.status}"
+        outcome = self._outcome(probe, OutcomeKind.SAME_BODY, response, detail, NO_VALIDATORS)
+        return replace(outcome, status=None) if is_connection else outcome
 
     def _gone(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         return self._outcome(probe, OutcomeKind.GONE, response, "status 410: gone for good")

@@ -141,10 +141,10 @@ class Rig:
 
 @asynccontextmanager
 async def rigged(
-    guard: Guard = LOOPBACK, limits: FetchLimits | None = None, *, spacing_s: float = 0.0
+    guard: Guard = LOOPBACK, limits: FetchLimits | None = None, *, spacing_s: float = 0.0, proxy: str = ""
 ) -> AsyncIterator[Rig]:
     clock, parser = FakeClock(), InlineParser()
-    async with make_session(guard, contact="mailto:ops@example.org") as session:
+    async with make_session(guard, contact="mailto:ops@example.org", proxy=proxy) as session:
         fetcher = Fetcher(session, guard, HostTokens(clock, spacing_s), clock, limits)
         yield Rig(HttpProber(fetcher, parser, clock), clock, parser, session)
 
@@ -323,6 +323,86 @@ async def test_a_site_is_up_if_it_answers_without_an_error_and_holds_its_words(
     assert outcome.retry_after_s == (3600.0 if kind is OutcomeKind.THROTTLED else None)
     if kind is OutcomeKind.UNREADABLE:
         assert outcome.detail == f"the page does not hold {holding!r}"
+
+
+@asynccontextmanager
+async def server_that_says(line: bytes, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Yield the port of a server that says something to whoever connects, and waits then."""
+
+    opened: list[asyncio.StreamWriter] = []
+
+    def say(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        writer.write(line)
+
+    async with await asyncio.start_server(say, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+        for each in opened:
+            each.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("line", "holding", "kind", "detail"),
+    [
+        (b"", None, OutcomeKind.SAME_BODY, "connected"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0", OutcomeKind.SAME_BODY, "connected"),
+        (b"220 mail ESMTP\r\n", "SSH", OutcomeKind.UNREADABLE, "the first line does not hold 'SSH'"),
+        (b"x" * 100_000, "y", OutcomeKind.UNREADABLE, "the first line does not hold 'y'"),
+        (b"", "SSH", OutcomeKind.TIMEOUT, "no complete response within 0.5 s"),
+    ],
+)
+async def test_an_address_of_tcp_is_up_if_it_takes_connections(
+    line: bytes, holding: str | None, kind: OutcomeKind, detail: str
+) -> None:
+    limits = FetchLimits(total_s=30.0 if line or holding is None else 0.5)
+    async with server_that_says(line) as port, rigged(limits=limits) as rig:
+        outcome = await rig.probe(f"tcp://localhost:{port}", page_class=SITE_CLASS, holding=holding)
+    assert (outcome.kind, outcome.detail) == (kind, detail)
+    assert (outcome.requests, outcome.is_answered) == (1, True)
+
+
+async def test_an_address_of_tcp_that_refuses_connections_is_down() -> None:
+    async with server_that_says(b"") as port:
+        pass
+    async with rigged() as rig:
+        outcome = await rig.probe(f"tcp://127.0.0.1:{port}", page_class=SITE_CLASS)
+    assert (outcome.kind, outcome.is_answered) == (OutcomeKind.UNREACHABLE, False)
+    assert "refused" in outcome.detail.lower()
+
+
+async def test_only_sites_are_connected_to_and_only_where_the_guard_allows_it() -> None:
+    async with server_that_says(b"220\r\n") as port, rigged() as rig, rigged(Guard()) as guarded:
+        url = f"tcp://localhost:{port}"
+        feed, refused = await rig.probe(url), await guarded.probe(url, page_class=SITE_CLASS)
+        written = await guarded.probe(f"tcp://127.0.0.1:{port}", page_class=SITE_CLASS)
+    assert (feed.kind, "only http and https" in feed.detail) == (OutcomeKind.BLOCKED, True)
+    assert (refused.kind, written.kind) == (OutcomeKind.BLOCKED, OutcomeKind.BLOCKED)
+    assert "loopback" in refused.detail + written.detail
+
+
+async def test_an_address_of_tls_shows_when_its_certificate_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(days=13, hours=1)
+    authority.issue_cert("localhost", not_after=end).configure_cert(context)
+    async with server_that_says(b"* OK IMAP4rev1\r\n", context) as port, rigged() as rig:
+        url = f"tls://localhost:{port}"
+        distrusted = await rig.probe(url, page_class=SITE_CLASS)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        async with rigged() as other:
+            outcome = await other.probe(url, page_class=SITE_CLASS, holding="IMAP4")
+    assert (outcome.kind, outcome.certificate_end_s) == (OutcomeKind.SAME_BODY, end.timestamp())
+    assert (distrusted.kind, len(distrusted.certificate)) == (OutcomeKind.UNREACHABLE, 64)
+    assert "certificate" in distrusted.detail
+
+
+async def test_no_connection_goes_around_the_outbound_proxy() -> None:
+    async with server_that_says(b"") as port, rigged(proxy="http://127.0.0.1:9") as rig:
+        outcome = await rig.probe(f"tcp://127.0.0.1:{port}", page_class=SITE_CLASS)
+    assert (outcome.kind, outcome.is_answered) == (OutcomeKind.UNREACHABLE, False)
+    assert "do not go through the setting proxy" in outcome.detail
 
 
 async def test_a_site_that_sends_a_large_file_is_up() -> None:

@@ -67,7 +67,7 @@ class _Choices:
         if not lines or len(lines) > _MOST_SITES:
             raise ConfigError([f"write 1 to {_MOST_SITES} addresses, one a line"])
         whole = ((each if "://" in each else f"https://{each}", " ".join(words)) for each, *words in lines)
-        pairs = list(dict.fromkeys((address_to_watch(url), name) for url, name in whole))
+        pairs = list(dict.fromkeys((address_to_watch(url, of_site=True), name) for url, name in whole))
         if any(len(name) > _LONGEST_NAME for _, name in pairs):
             raise ConfigError([f"a name has at most {_LONGEST_NAME} characters"])
         counts = Counter(each for url, name in pairs for each in (url.rstrip("/"), name or without_scheme(url)))

@@ -10,6 +10,8 @@ from proxyd.core.model.expression import Duration, Unit
 
 SPACING = Duration(Decimal(20), Unit.SECONDS)
 """The time between two probes of a site that sets no POLITENESS: a failure is confirmed so soon."""
+CONNECTIONS = ("tcp", "tls")
+"""The schemes of addresses that are only connected to: a database, a mail server."""
 PERIOD = Duration(Decimal(40), Unit.SECONDS)
 """How often a site is probed unless its WATCH says WITHIN: with the confirmation, it is told within a minute."""
 

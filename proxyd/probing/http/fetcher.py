@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import aiohttp
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from proxyd.base.ports import always
 from proxyd.core.errors import FetchError, FetchTimeoutError, LeaseLostError
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
+from proxyd.core.model.site import CONNECTIONS
 from proxyd.net.guard import refusal_in
 from proxyd.net.http_values import describe, fresh_for_s, read_url, retry_after_s
-from proxyd.net.session import certificate_of_refusal
+from proxyd.net.session import GuardedConnector, certificate_end_s, certificate_of_refusal
 from proxyd.probing.documents.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
 from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-
-    from multidict import CIMultiDictProxy
 
     from proxyd.base.ports import Clock, MaySend
     from proxyd.core.model.outcome import Picture
@@ -132,8 +132,11 @@ class ProbeTrace:
         try:
             yield
         except aiohttp.ClientConnectorCertificateError as error:
-            self.certificate = certificate_of_refusal(error)
+            self.certificate = certificate_of_refusal(error.certificate_error)
             self.is_answered = self.is_answered or not self.certificate
+            raise
+        except ssl.SSLCertVerificationError as error:  # of a connection without HTTP
+            self.certificate = certificate_of_refusal(error)
             raise
         except aiohttp.ClientHttpProxyError:
             raise  # only the proxy has answered
@@ -163,7 +166,10 @@ class FetchRequest:
     # The body of a POST; without one, the request is a GET. It is sent only to the origin of `home`.
     post: bytes | None = field(default=None, repr=False)
     wants_picture: bool = False  # whether a browser that renders the page takes a picture of it
-    is_cut: bool = False  # whether a body that is too long is cut rather than refused
+    # Whether only the answer counts: a body that is too long is cut rather than refused, and an address of tcp or tls
+    # is connected to
+    of_site: bool = False
+    wants_line: bool = False  # whether a connection waits for the first line that the server says
 
 
 class Fetch(Protocol):
@@ -243,6 +249,8 @@ class Fetcher:
         target, permanent_url, only_permanent = _parse_url(request.url), None, True
         home = target if request.home in {None, request.url} else _parse_url(request.home or "")
         course = _Course(request, home, trace if trace is not None else ProbeTrace(), _Budget(self._limits.total_s))
+        if request.of_site and target.scheme in CONNECTIONS:
+            return await self._connect(target, course)
         for _ in range(self._limits.redirects + 1):
             hop = await self._hop(target, course)
             if isinstance(hop, FetchResponse):
@@ -261,6 +269,28 @@ class Fetcher:
             hop = await self._exchange(url, course, turn)
             span.note(status=hop.status)
             return hop
+
+    async def _connect(self, url: URL, course: _Course) -> FetchResponse:
+        """Open a connection and end it; the body is the first line that the server says, if that is asked for."""
+        self._guard.check_connection(url)
+        host, trace, connector = url.raw_host or "", course.trace, self._session.connector
+        assert isinstance(connector, GuardedConnector)
+        with await self._turn(host, 0.0) as turn, self._tracer.span("connect", {"host": host}):
+            trace.begin(self._clock.time_s())
+            course.show_sent(url, {})
+            with course.budget.spending() as left_s, client_errors(), trace.note_contact():
+                async with asyncio.timeout(left_s):
+                    _leave(trace, turn)
+                    reader, writer = await connector.open(url)
+                    try:
+                        trace.is_answered = True
+                        if (end_s := certificate_end_s(writer.get_extra_info("ssl_object"))) is not None:
+                            trace.note_certificate(end_s)
+                        line = await _first_line(reader) if course.request.wants_line else b""
+                    finally:
+                        writer.close()
+            trace.count_bytes(len(line))
+            return FetchResponse(200, str(url), CIMultiDictProxy(CIMultiDict()), line, trace.requests, host=host)
 
     async def _turn(self, host: str, spacing_s: float) -> Turn:
         try:
@@ -312,7 +342,7 @@ class Fetcher:
     async def _body(self, response: aiohttp.ClientResponse, course: _Course) -> bytes:
         limit, trace = self._limits.body_bytes, course.trace
         encoding = response.headers.get("Content-Encoding", "")
-        if self._limits.cut or course.request.is_cut:
+        if self._limits.cut or course.request.of_site:
             return await _beginning(response.content.iter_any(), encoding, limit, trace.count_bytes)
         announced = response.content_length
         if announced is not None and announced > limit:
@@ -416,6 +446,16 @@ def origin_of(url: URL) -> tuple[str, str, int | None]:
 def is_addable(name: str, value: str) -> bool:
     """Return whether a header may be added; the rule language rejects the others with a reason."""
     return name.isascii() and name.lower() not in _OWN_HEADERS and value.isascii() and value.isprintable()
+
+
+async def _first_line(reader: asyncio.StreamReader) -> bytes:
+    """Return the first line that a server says, or what it says before it ends the connection, or its first 64 kB."""
+    try:
+        return await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    except asyncio.LimitOverrunError as error:
+        return await reader.readexactly(error.consumed)
 
 
 async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:

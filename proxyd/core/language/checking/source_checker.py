@@ -25,7 +25,7 @@ from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, PageClass, Politeness, Profile, Rendering, Source
-from proxyd.core.model.site import SPACING, SiteChecks
+from proxyd.core.model.site import CONNECTIONS, SPACING, SiteChecks
 
 _SITE_OPTIONS = ("certificate", "domain", "holding", "maintenance")
 _APART = {"headers", "ignored", "browser", "wait_for", *_SITE_OPTIONS}
@@ -43,15 +43,16 @@ _OF_A_SITE = {
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
     """Return the source, or ``None`` if its class cannot be found."""
-    values.url(statement.url.value, statement.url.span)
     if isinstance(statement, ListedSource):
         page_class = classes.find(statement.page_class, Reporter(reporter.source))
     else:
         page_class = check_reading(statement, classes, reporter, values)
+    values.url(statement.url.value, statement.url.span, of_site=page_class == SITE_CLASS)
     if page_class is None:
         return None
     options = {name: each.value for name in _OPTIONS if (each := getattr(statement, name)) is not None}
     if page_class == SITE_CLASS:
+        _check_connection(statement, reporter)
         checks = {name: each.value for name in _SITE_OPTIONS if (each := getattr(statement, name)) is not None}
         options = {**_OF_A_SITE, **options, "site": SiteChecks(**checks)}
     wait_for = statement.wait_for
@@ -109,6 +110,17 @@ def _check_no_site(statement: SourceOptions, page_class: PageClass, reporter: Re
         if (value := getattr(statement, clause.attribute)) is not None:
             message = f"{clause.words} is an option of sites, and this is of class {page_class.name}: write OF SITE"
             reporter.error(message, value.span)
+
+
+def _check_connection(statement: CreateSource, reporter: Reporter) -> None:
+    """Report what is sent with requests, where nothing is sent."""
+    scheme = statement.url.value.partition("://")[0]
+    if scheme not in CONNECTIONS:
+        return
+    sent = (("HEADER", statement.headers[:1]), ("AUTH", (statement.auth,)), ("METHOD", (statement.post,)))
+    for words, values in sent:
+        for value in filter(None, values):
+            reporter.error(f"{words} is for addresses of http and https: to {scheme} nothing is sent", value.span)
 
 
 def _check_ignored(page_class: PageClass, span: TextSpan, reporter: Reporter) -> None:

@@ -19,6 +19,7 @@ from proxyd.core.model.decimal_marks import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.profile import Digest, Extraction, Reader
+from proxyd.core.model.site import CONNECTIONS
 from proxyd.core.model.text_blocks import pattern_problem
 
 _LONGEST_ADDRESS = 4096  # a longer one is not asked
@@ -34,28 +35,36 @@ _USER = re.compile(r"//[^/?#]*@")
 WITHOUT_USER = "an address must not hold a user or password"
 
 
-def address_problem(url: str) -> str | None:
-    """Return why an address cannot be asked.
+def address_problem(url: str, *, of_site: bool = False) -> str | None:
+    """Return why an address cannot be asked; those of sites may be of tcp and tls, with a port and without a path.
 
     >>> address_problem("https://example.org/feed"), address_problem("https://example.org:65536/")
     (None, "'https://example.org:65536/' is not an address")
+    >>> address_problem("tcp://db.example.org:5432", of_site=True)
     """
     is_plain = len(url) <= _LONGEST_ADDRESS and _PLAIN_ADDRESS.fullmatch(url)
-    return None if is_plain else _problem_of_unusual(url)
+    return None if is_plain else _problem_of_unusual(url, of_site=of_site)
 
 
-def _problem_of_unusual(url: str) -> str | None:
+def _problem_of_unusual(url: str, *, of_site: bool) -> str | None:
     if _NOT_PRINTABLE.search(url):
         return "an address may contain only printable ASCII without spaces"
     if len(url) > _LONGEST_ADDRESS:
         return f"an address may have {_LONGEST_ADDRESS} characters at most"
     try:
         parts = urlsplit(url)
-        host, _port = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port
     except ValueError:
         return f"{url!r} is not an address"
-    if parts.scheme not in ("http", "https") or not host:
-        return f"{without_user(url)!r} is not an http or https address"
+    if of_site and parts.scheme in CONNECTIONS:
+        is_right, wanted = (
+            bool(host and port) and not any((*parts[2:],)),
+            "a host with a port",
+        )
+    else:
+        is_right, wanted = bool(host) and parts.scheme in ("http", "https"), "an http or https address"
+    if not is_right:
+        return f"{without_user(url)!r} is not {wanted}"
     if parts.username is not None or parts.password is not None:
         return WITHOUT_USER
     return None
@@ -87,15 +96,24 @@ def plain_address(text: str) -> str:
         return url
 
 
-def address_to_watch(text: str) -> str:
+def address_to_watch(text: str, *, of_site: bool = False) -> str:
     """Return the address that someone asks to watch; raises ``ConfigError`` if it cannot be asked."""
     url = plain_address(text)
-    problem = address_problem(url)
+    problem = address_problem(url, of_site=of_site)
     if problem == WITHOUT_USER:
         raise ConfigError([f"{problem}; declare it as a source without them, with AUTH BASIC 'user' SECRET ENV '...'"])
     if problem is not None:
-        raise ConfigError([f"{without_user(text)!r} is not an address; it starts with https:// or http://"])
+        if of_site and _is_connection(url):
+            raise ConfigError([f"{problem}; write one such as tcp://db.example.org:5432"])
+        if _is_connection(url):
+            raise ConfigError([f"{without_user(url)!r} can be watched only as a site: write OF SITE, or --site"])
+        known = "https://, http://, tcp:// or tls://" if of_site else "https:// or http://"
+        raise ConfigError([f"{without_user(text)!r} is not an address; it starts with {known}"])
     return url
+
+
+def _is_connection(url: str) -> bool:
+    return url.partition("://")[0] in CONNECTIONS
 
 
 def without_user(url: str) -> str:
@@ -178,13 +196,16 @@ class Values:
         self.reporter = reporter
         self._settings = settings
 
-    def url(self, url: str, span: TextSpan) -> None:
+    def url(self, url: str, span: TextSpan, *, of_site: bool = False) -> None:
         """Report an address that is not an absolute one of http or https, or that contains credentials."""
-        problem = address_problem(url)
+        problem = address_problem(url, of_site=of_site)
         if problem:
             plain = plain_address(url)
             can_be_meant = address_problem(plain) is None
-            such = f"write {plain!r}" if can_be_meant else "expected an address such as 'https://example.org/feed'"
+            example = "tcp://db.example.org:5432" if _is_connection(url) and of_site else "https://example.org/feed"
+            such = f"write {plain!r}" if can_be_meant else f"expected an address such as {example!r}"
+            if not of_site and address_problem(url, of_site=True) is None:
+                such = "only a WATCH ... OF SITE connects to it"
             self.reporter.error(f"{problem}: {such}", span)
 
     def websub(self, span: TextSpan) -> None:

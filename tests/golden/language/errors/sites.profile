@@ -7,3 +7,8 @@ WATCH 'https://example.org/f' OF SITE ON UPDATE;
 WATCH 'https://example.org/g' OF SITE WITHOUT 'x';
 WATCH 'https://example.org/h' OF SITE CERTIFICATE 0 DAYS;
 CREATE SOURCE "feed" OF FEED AT 'https://example.org/i' DOMAIN NONE;
+WATCH 'tcp://db.example.org' OF SITE;
+WATCH 'tls://mail.example.org:993/inbox' OF SITE;
+WATCH 'tcp://db.example.org:5432' OF PAGE;
+CREATE SOURCE "cache" OF SITE AT 'tcp://cache.example.org:6379' HEADER 'Cookie' 'a=1';
+CREATE SOURCE "queue" OF SITE AT 'tcp://queue.example.org:4222' AUTH BEARER SECRET ENV 'SECRET_QUEUE' METHOD POST;

@@ -4,3 +4,5 @@ watch 'https://shop.example.org/' of site holding 'Welcome' certificate 21 days 
 WATCH 'https://example.org/feed';
 CREATE SOURCE "api" OF SITE AT 'https://api.example.org/health' POLITENESS SPACING 10 SECONDS CERTIFICATE NONE DOMAIN 60 DAYS MAINTENANCE DURING 'Sat';
 INSERT NOTIFICATION "all sites" INTO "default" SET QUERY "SELECT * FROM SOURCE" SET TRIGGER "ON HEALTH TO SOURCE" WITHIN 40 SECONDS SET QUIET NONE;
+WATCH 'tcp://db.example.org:5432' OF SITE AS "database" HOLDING 'SSH-2.0';
+WATCH 'tls://mail.example.org:993' OF SITE CERTIFICATE 21 DAYS;
