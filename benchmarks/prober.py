@@ -543,14 +543,18 @@ def beside_slow_origins(port: int, scale: Scale) -> list[Line]:
 
 
 def everyday(port: int, scale: Scale) -> list[Line]:
-    """Return the processor time of a probe among sources that answer in different ways, as a bare loop's request."""
-    counts = {path: max(1, round(part * scale.sources)) for path, part in EVERYDAY.items()}
-    targets = [target for path, count_of in counts.items() for target in urls(port, path, count_of, IN_FLIGHT)]
-    bare_s = asyncio.run(paced(targets, {"If-None-Match": '"1"'}, scale.seconds * 5))
-    return [asyncio.run(costs(targets, scale.seconds * 10, bare_s))]
+    """Return the processor time of a probe by how its source answers, and of a bare loop's request of the same."""
+    measured: list[Line] = []
+    kinds: dict[str, dict[str, float]] = {"only 304s": {"validated": 1.0}, "unchanged bodies": {"same": 1.0}}
+    for what, parts in (kinds | {"everyday mix": EVERYDAY}).items():
+        counts = {path: max(1, round(part * scale.sources)) for path, part in parts.items()}
+        targets = [target for path, count_of in counts.items() for target in urls(port, path, count_of, IN_FLIGHT)]
+        bare_s = asyncio.run(paced(targets, {"If-None-Match": '"1"'}, scale.seconds * 5))
+        measured.append(asyncio.run(costs(f"{what}, processor time", targets, scale.seconds * 10, bare_s)))
+    return measured
 
 
-async def costs(targets: Sequence[str], seconds: float, bare_s: float) -> Line:
+async def costs(what: str, targets: Sequence[str], seconds: float, bare_s: float) -> Line:
     """Return the processor time of a probe in the daemon and in its parsers."""
     async with daemon(targets, chronon=10.0, budget="2000/s", source_spacing=1.0) as control:
         await until(lambda: successes(control) >= 2 * len(targets))
@@ -561,7 +565,7 @@ async def costs(targets: Sequence[str], seconds: float, bare_s: float) -> Line:
         probes = max(1.0, successes(control) - before)
         daemon_s, parsers_s = process_time() - began_s, _children_s() - parsers_s
     return {
-        "what": "everyday mix, processor time",
+        "what": what,
         "probes": probes,
         "daemon_ms": 1000.0 * daemon_s / probes,
         "parsers_ms": 1000.0 * parsers_s / probes,

@@ -6,12 +6,14 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import get_args
 
 from aiohttp import web
 
+from proxyd.api.bound_tokens import check_bounds
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
@@ -25,7 +27,9 @@ _WRONG_TOKEN = "this token is wrong, has expired or was revoked; create another 
 _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
-def new_token(name: str, scope: Scope, *, now_s: float, expires_in_s: float | None) -> tuple[Token, str]:
+def new_token(
+    name: str, scope: Scope, *, now_s: float, expires_in_s: float | None, profiles: Sequence[str] = ()
+) -> tuple[Token, str]:
     """Return a token's record, and the text that its bearer sends, which is never stored."""
     if scope not in SCOPES:
         raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
@@ -35,20 +39,26 @@ def new_token(name: str, scope: Scope, *, now_s: float, expires_in_s: float | No
         raise BadRequestError("'.' and '..' cannot be names, because URLs drop them")
     if expires_in_s is not None and not 0 <= expires_in_s < inf:
         raise BadRequestError("expires_in_s must be a number of seconds")
+    if profiles and scope != "read":
+        raise BadRequestError("a token of some profiles has the scope read")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires_s = None if expires_in_s is None else now_s + expires_in_s
-    return Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"
+    made = Token(token_id, name, scope, _digest(secret), now_s, expires_s, tuple(dict.fromkeys(profiles)))
+    return made, f"pxd_{token_id}_{secret}"
 
 
-async def token_of(queries: Queries, header: str) -> Token | None:
-    """Return the token of an ``Authorization`` header, or ``None`` if it is not valid."""
+async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False) -> Token | None:
+    """Return the token of an ``Authorization`` header, or ``None`` if it is not valid.
+
+    One that reads only some profiles is valid only where that is looked after.
+    """
     kind, _, value = header.partition(" ")
     match = _FORM.fullmatch(value.strip())
     if kind.lower() != "bearer" or match is None:
         return None
     token = await queries.access.find_token(match[1])
     is_right = hmac.compare_digest("" if token is None else token.sha256, _digest(match[2]))
-    if token is None or not is_right:
+    if token is None or not is_right or (token.profiles and not may_be_bound):
         return None
     return None if token.expires_s is not None and token.expires_s <= queries.clock.time_s() else token
 
@@ -62,7 +72,7 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
         header = request.headers.get("Authorization")
         if header is None and endpoint.token_in_query and "token" in request.query:
             header = f"Bearer {request.query['token']}"
-        token = await token_of(queries, header or "")
+        token = await token_of(queries, header or "", may_be_bound=True)
         if token is None:
             answer = problem(401, "Unauthorized", _WRONG_TOKEN if header else _NO_TOKEN)
             answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
@@ -73,6 +83,8 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
                 return too_many(left.reset_s)
         if SCOPES.index(token.scope) < SCOPES.index(scope):
             return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {token.scope}")
+        if token.profiles and (refusal := await check_bounds(request, endpoint.within, token.profiles, queries)):
+            return refusal
         request[BEARER] = token
         return await handler(request)
 

@@ -15,6 +15,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from proxyd.api import wire
+from proxyd.api.bound_tokens import Within
 from proxyd.api.problems import BadRequestError, FaultsError
 from proxyd.store.api_rows import Scope
 
@@ -51,6 +52,8 @@ class Endpoint:
         Other statuses with the same response.
     raises
         Statuses of problems, apart from those that every endpoint can have.
+    within
+        How a token that is bound to some profiles may ask it; ``None`` if it may not.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class Endpoint:
     most_bytes: int = MOST_BYTES
     is_tagged: bool = False
     is_conditional: bool = False
+    within: Within | None = None
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Run the handler and write its response; an endpoint without a query refuses one."""
@@ -95,6 +99,7 @@ def listing(
     *,
     scope: Scope = "read",
     raises: tuple[int, ...] = (),
+    within: Within | None = None,
 ) -> Endpoint:
     """Return a GET endpoint that answers what ``find`` returns for the names in the path and for the query."""
 
@@ -104,7 +109,7 @@ def listing(
         found = find(*request.match_info.values(), *asked)
         return await found if isawaitable(found) else found
 
-    return Endpoint("GET", path, scope, handler, answer, query, raises=raises)
+    return Endpoint("GET", path, scope, handler, answer, query, raises=raises, within=within)
 
 
 def json_response(model: wire.WireModel, status: int = 200) -> web.Response:

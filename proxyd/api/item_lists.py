@@ -12,6 +12,7 @@ import nh3
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.bound_tokens import Within
 from proxyd.api.endpoint import Endpoint, listing, read_body
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
@@ -61,8 +62,9 @@ class ItemLists:
     def endpoints(self) -> Sequence[Endpoint]:
         """Return the endpoints of items; marks are a person's own, so whoever may read may set them."""
         return (
-            listing("/api/v1/items", self.find_items, wire.Page[wire.ItemFound], wire.ItemsWindow, raises=(404,)),
-            listing("/api/v1/items/{position}", self.get_item, wire.ItemShown, raises=(404,)),
+            listing("/api/v1/items", self.find_items, wire.Page[wire.ItemFound], wire.ItemsWindow, raises=(404,),
+                    within=Within.QUERY),
+            listing("/api/v1/items/{position}", self.get_item, wire.ItemShown, raises=(404,), within=Within.ITEM),
             Endpoint("POST", "/api/v1/marks", "read", self.mark_items, wire.MarksMade, body=wire.MarksWanted,
                      raises=(404, 413, 422)),
         )  # fmt: skip

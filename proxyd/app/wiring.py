@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -307,9 +307,12 @@ async def serve(
     log.info("stopped")
 
 
-async def create_token(settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None) -> str:
+async def create_token(
+    settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None, profiles: Sequence[str] = ()
+) -> str:
     """Create a token in a database that no daemon holds, and return its text."""
-    token, shown = new_token(name, scope, now_s=SystemClock().time_s(), expires_in_s=expires_in_s)
+    now_s = SystemClock().time_s()
+    token, shown = new_token(name, scope, now_s=now_s, expires_in_s=expires_in_s, profiles=profiles)
     with owner_lock(settings.database):
         async with open_store(settings.database, ChrononGrid(settings.chronon)) as store, store.writer.running():
             await store.access.add_token(token)

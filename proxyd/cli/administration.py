@@ -203,6 +203,13 @@ TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token c
             "--scope", "admin includes write, write includes read", required=True, choices=("read", "write", "admin")
         ),
         argument("--expires", "lifetime (default: none)", type=duration, metavar="90d"),
+        argument(
+            "--profile",
+            "a profile that it reads, and no other; repeat it for others (default: all)",
+            action="append",
+            default=[],
+            metavar="NAME",
+        ),
         *ASKING,
     ],
 )
@@ -218,7 +225,10 @@ def create_token(options: argparse.Namespace) -> int:
 def _made_by_daemon(options: argparse.Namespace) -> TokenMade | None:
     """Return the token that a daemon made, or ``None`` if none runs."""
     try:
-        return ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
+        return ask(
+            options,
+            lambda c: c.create_token(options.name, options.scope, expires_s=options.expires, profiles=options.profile),
+        )
     except UnreachableError as error:
         if options.url is not None or isinstance(error, SilentError):  # a slow daemon may have created it
             raise
@@ -232,7 +242,8 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
 
     for _ in range(round(_STARTING_S / _PAUSE_S)):
         try:
-            made = app.create_token(settings_of(options), options.name, options.scope, expires_in_s=options.expires)
+            named = settings_of(options), options.name, options.scope
+            made = app.create_token(*named, expires_in_s=options.expires, profiles=options.profile)
             with redirect_stdout(sys.stderr):  # what the database logs; scripts read the token
                 return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
         except StoreInUseError:  # a daemon holds the database, and will soon listen at its socket
@@ -251,8 +262,11 @@ def tokens(options: argparse.Namespace) -> int:
     return print_list(
         options,
         found,
-        ["name", "scope", "created", "expires", "id"],
-        lambda each: [each["name"], each["scope"], each["created"], each["expires"] or "never", each["id"]],
+        ["name", "scope", "reads", "created", "expires", "id"],
+        lambda each: [
+            *(each["name"], each["scope"], ", ".join(each["profiles"]) or "all"),
+            *(each["created"], each["expires"] or "never", each["id"]),
+        ],
     )
 
 

@@ -448,9 +448,11 @@ class Client:
         """Return every token, without its secret."""
         return await self._wire.items("/api/v1/tokens")
 
-    async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> types.TokenMade:
-        """Create a token; only this response contains its text."""
-        wanted = {"name": name, "scope": scope, "expires_in_s": expires_s}
+    async def create_token(
+        self, name: str, scope: str, *, expires_s: float | None = None, profiles: Sequence[str] = ()
+    ) -> types.TokenMade:
+        """Create a token, of some profiles or of all; only this response contains its text."""
+        wanted = {"name": name, "scope": scope, "expires_in_s": expires_s, "profiles": [*profiles]}
         return await self._wire.ask(types.TokenMade, "POST", "/api/v1/tokens", body=wanted)
 
     async def drop_token(self, name: str) -> types.Dropped:

@@ -604,6 +604,7 @@ class TokenShown(TypedDict):
     scope: Literal["read", "write", "admin"]
     created: str
     expires: str | None
+    profiles: list[str]
 
 
 class TokenWanted(TypedDict):
@@ -612,6 +613,7 @@ class TokenWanted(TypedDict):
     name: str
     scope: Literal["read", "write", "admin"]
     expires_in_s: NotRequired[float | None]
+    profiles: NotRequired[list[str]]
 
 
 class ToldOfItem(TypedDict):

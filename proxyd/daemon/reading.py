@@ -44,6 +44,11 @@ class Folders:
     is_more: bool
 
 
+def no_such_item() -> NotFoundError:
+    """Return the error for an item that does not exist, or not for whoever asks."""
+    return NotFoundError("there is no such item; items are deleted when they are older than `retention`")
+
+
 class Reading:
     """Answers what people read; a folder is a profile, and holds the sources that its rules are about."""
 
@@ -75,7 +80,7 @@ class Reading:
         """Return an item; raises ``NotFoundError``."""
         found = await self.stored.article(position)
         if found is None:
-            raise NotFoundError("there is no such item; items are deleted when they are older than `retention`")
+            raise no_such_item()
         return found
 
     async def full_article(self, position: int, *, again: bool = False) -> StoredArticle:

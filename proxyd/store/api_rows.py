@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select
 
 from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.store.databases import tables as t
@@ -27,6 +27,7 @@ class Token:
     sha256: str
     created_s: float
     expires_s: float | None
+    profiles: tuple[str, ...] = ()  # which it reads; empty: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class SqlAccess:
             same = connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
             if same.first() is not None:
                 raise ConflictError(f"a token named {token.name!r} already exists")
-            values = {c.name: getattr(token, c.name) for c in t.tokens.columns}
+            values = {c.name: getattr(token, c.name) for c in t.tokens.columns} | {"profiles": [*token.profiles]}
             connection.execute(insert(t.tokens).values(values))
 
         await self._writer.submit(write)
@@ -68,11 +69,11 @@ class SqlAccess:
     async def find_token(self, token_id: str) -> Token | None:
         """Return the token with that id, or ``None``."""
         found = await self._read(select(t.tokens).where(t.tokens.c.token_id == token_id))
-        return Token(**found[0]._asdict()) if found else None
+        return _token(found[0]) if found else None
 
     async def tokens(self) -> Sequence[Token]:
         """Return every token, by name."""
-        return [Token(**row._asdict()) for row in await self._read(select(t.tokens).order_by(t.tokens.c.name))]
+        return [_token(row) for row in await self._read(select(t.tokens).order_by(t.tokens.c.name))]
 
     async def drop_token(self, name: str) -> None:
         """Delete a token and the stored answers to its requests."""
@@ -94,3 +95,8 @@ class SqlAccess:
     async def keep_answer(self, answer: StoredAnswer) -> None:
         """Store an answer to a key."""
         await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_ANSWER, [asdict(answer)]))
+
+
+def _token(row: Row[Any]) -> Token:
+    values = row._asdict()
+    return Token(**values | {"profiles": tuple(values["profiles"])})

@@ -9,13 +9,16 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import new_token
+from proxyd.api.bound_tokens import Within
 from proxyd.api.connection_limits import limit_send_time, refuse_foreign_hosts
 from proxyd.api.endpoint import Endpoint, json_response, listing, read_body, read_bytes
 from proxyd.api.listings import Listings
 from proxyd.api.problems import problem
 from proxyd.api.queries import Queries
+from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.live_streams import Streams
 from proxyd.core.errors import BusyError
+from proxyd.core.language import no_such
 
 _NO_API = (
     "this machine does not plan, so it does not answer the API: run the verb on a machine with a planner, or "
@@ -76,6 +79,7 @@ class _DeliveryHandlers:
         self._access = queries.access
         self._clock = queries.clock
         self._deliveries = queries.deliveries
+        self._profiles = queries.profiles
 
     async def replay(self, request: web.Request) -> wire.Replayed:
         """Send a notification again."""
@@ -93,7 +97,15 @@ class _DeliveryHandlers:
     async def make_token(self, request: web.Request) -> wire.TokenMade:
         """Create a token; only this response contains its text."""
         asked = await read_body(request, wire.TokenWanted)
-        token, shown = new_token(asked.name, asked.scope, now_s=self._clock.time_s(), expires_in_s=asked.expires_in_s)
+        token, shown = new_token(
+            *(asked.name, asked.scope),
+            now_s=self._clock.time_s(),
+            expires_in_s=asked.expires_in_s,
+            profiles=asked.profiles,
+        )
+        known = known_declaration(self._profiles).profiles if asked.profiles else ()
+        if unknown := [each for each in asked.profiles if each not in known]:
+            raise no_such("profile", unknown[0], known)
         await self._access.add_token(token)
         return wire.TokenMade(name=token.name, scope=token.scope, token=shown)
 
@@ -108,13 +120,13 @@ def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -
     handlers, listed = _DeliveryHandlers(queries), listings.deliveries
     return (
         listing("/api/v1/notifications", listed.list_notifications, wire.Page[wire.NotificationListed], wire.Found,
-                raises=(404, 503)),
+                raises=(404, 503), within=Within.QUERY),
         listing("/api/v1/notifications/{id}", listed.get_notification, wire.NotificationTraced, raises=(404,)),
         listing("/api/v1/notifications/{id}/screenshot", listed.get_screenshot, "image/*", raises=(404,)),
         Endpoint("POST", "/api/v1/notifications/{id}/replay", "write", handlers.replay, wire.Replayed, status=202,
                  raises=(404, 409, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/stream", "read", streams.follow, "text/event-stream", wire.Followed,
-                 raises=(404, 503)),
+                 raises=(404, 503), within=Within.QUERY),
         listing("/api/v1/deliveries/dead", listed.list_dead_letters, wire.Page[wire.DeadLetter], wire.ListWindow),
         Endpoint("POST", "/api/v1/deliveries/replay", "write", handlers.replay_dead, wire.Replayed, status=202,
                  raises=(409, 422), is_keyed=True),

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.bound_tokens import Within
 from proxyd.api.endpoint import Endpoint, read_query
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import rules_of_request
@@ -101,7 +102,7 @@ def endpoints_of_feeds(queries: Queries) -> Sequence[Endpoint]:
     feeds = Feeds(queries)
     return tuple(
         Endpoint("GET", f"/api/v1/profiles/{{name}}/feed.{name}", "read", handler, media_type, wire.FeedOf,
-                 raises=(404, 503), token_in_query=True)
+                 raises=(404, 503), token_in_query=True, within=Within.PROFILE)
         for name, handler, media_type in (("atom", feeds.atom, _ATOM), ("json", feeds.json, _JSON))
     )  # fmt: skip
 

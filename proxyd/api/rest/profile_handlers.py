@@ -12,6 +12,7 @@ from aiohttp import ETag, web
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER
+from proxyd.api.bound_tokens import Within
 from proxyd.api.endpoint import Endpoint, json_of, json_response, listing, model_of_body, read_bytes, read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
@@ -197,7 +198,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
                  wire.DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422, 503),
                  is_keyed=True, is_conditional=True, most_bytes=_MOST_DECLARED),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
-                 is_tagged=True),
+                 is_tagged=True, within=Within.PROFILE),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
                  wire.ProfileDropped, raises=(400, 404, 409, 412, 422, 503), is_conditional=True),
         listing("/api/v1/removed", handlers.list_removed, wire.Items[wire.RemovedShown], scope="write"),
@@ -208,16 +209,16 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
                  most_bytes=MOST_LISTED),
         Endpoint("GET", "/api/v1/export", "read", handlers.export_feeds, "text/x-opml", raises=(503,)),
         listing("/api/v1/rules", declared.list_rules, wire.Page[wire.Rule], wire.ListWindow),
-        listing("/api/v1/rules/{name}", declared.get_rule, wire.Rule, raises=(404, 503)),
+        listing("/api/v1/rules/{name}", declared.get_rule, wire.Rule, raises=(404, 503), within=Within.RULE),
         listing("/api/v1/rules/{name}/intervals", planned.list_intervals, wire.Items[wire.IntervalOfRule],
-                wire.DaysOfIntervals, raises=(404, 503)),
+                wire.DaysOfIntervals, raises=(404, 503), within=Within.RULE),
         listing("/api/v1/domains", declared.list_domains, wire.Page[wire.DomainShown], wire.ListWindow),
         listing("/api/v1/sources", declared.list_sources, wire.Page[wire.SourceListed], wire.SourcesWindow,
                 raises=(404,)),
         listing("/api/v1/sources/{name}/probes", planned.list_probes, wire.Page[wire.ProbeMade], wire.ListWindow,
                 raises=(404,)),
         listing("/api/v1/sources/{name}/items", planned.list_items, wire.Page[wire.ItemEvent], wire.ListWindow,
-                raises=(404,)),
+                raises=(404,), within=Within.SOURCE),
         listing("/api/v1/sources/{name}/items/{position}", planned.get_fates, wire.ItemFates, raises=(404,)),
         listing("/api/v1/explain/{name}", declared.explain, wire.Explained, raises=(404,)),
         Endpoint("POST", "/api/v1/reload", "write", handlers.reload, wire.Reloaded, raises=(409, 422), is_keyed=True),

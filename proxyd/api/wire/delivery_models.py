@@ -148,6 +148,9 @@ class TokenWanted(WireModel):
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
     scope: Scope
     expires_in_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
+    profiles: Annotated[list[str], Field(max_length=100)] = Field(
+        default_factory=list, description="which it reads, with scope `read`; empty: all"
+    )
 
 
 class TokenMade(WireModel):
@@ -172,3 +175,4 @@ class TokenShown(RowShown):
     scope: Scope
     created: Time
     expires: Time | None
+    profiles: list[str] = Field(description="which it reads; empty: all")

@@ -478,6 +478,7 @@ tokens = Table(
     Column("sha256", String, nullable=False),
     Column("created_s", Float, nullable=False),
     Column("expires_s", Float),
+    Column("profiles", JSON, nullable=False, server_default="[]"),  # which it reads; empty: all
 )
 
 probes = Table(  # of the last days: why each was made and what it found
