@@ -166,3 +166,18 @@ async def test_it_is_made_over_the_api_with_scope_read_and_of_profiles_that_ther
     }
     async with bound.running.client.get("/api/v1/tokens", headers=admin) as answer:
         assert {each["name"]: each["profiles"] for each in (await answer.json())["items"]}["bob"] == ["Mine", "P"]
+
+
+async def test_it_is_made_by_the_form_of_the_dashboard(bound: Bound) -> None:
+    browser = Browser(bound.running)
+    await browser.sign_in("admin")
+    assert '<option value="Mine">only' in (await browser.get("/tokens"))[1]
+    answer, page = await browser.post("/tokens", {"name": "cy", "scope": "read", "profile": "Mine"})
+    assert answer.status == 201
+    shown = re.findall("pxd_[0-9a-zA-Z_-]+", page)[0]
+    reader = Bound(bound.running, {"Authorization": f"Bearer {shown}"}, {})
+    assert [(await reader.ask(path))[0] for path in ("/profiles/Mine", "/profiles/Hidden", "/rules")] == [200, 404, 403]
+    for given in ({"scope": "write", "profile": "Mine"}, {"scope": "read", "profile": "Nine"}):
+        answer, page = await browser.post("/tokens", {"name": "eve", **given})
+        assert answer.status == 422
+        assert "eve" not in {each.name for each in await bound.running.control.queries.access.tokens()}

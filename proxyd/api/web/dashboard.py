@@ -44,6 +44,7 @@ from proxyd.api.web.statement_editor import StatementEditor
 from proxyd.api.web.subjects import Subjects
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConflictError
+from proxyd.core.language import no_such
 from proxyd.store.api_rows import Scope
 
 _SIGN_IN_COOKIE = "proxyd_sign_in"
@@ -235,7 +236,8 @@ def _cookie(request: web.Request) -> dict[str, Any]:
 
 
 _DAY_S = 86400.0
-_FIELDS = {"name": "", "scope": "read", "days": ""}
+_MOST_PROFILES = 500  # in a list of the form
+_FIELDS = {"name": "", "scope": "read", "days": "", "profile": ""}
 
 
 class _TokenPages:
@@ -243,6 +245,7 @@ class _TokenPages:
 
     def __init__(self, queries: Queries, renderer: Renderer) -> None:
         self._access = queries.access
+        self._profiles = queries.profiles
         self._clock = queries.clock
         self._render = renderer.page
 
@@ -268,11 +271,15 @@ class _TokenPages:
         raise web.HTTPSeeOther("/tokens")
 
     async def _make(self, form: dict[str, str]) -> str:
+        known = self._profiles.declaration.profiles
+        if (profile := form["profile"]) and profile not in known:
+            raise BadRequestError(str(no_such("profile", profile, known)))
         token, shown = new_token(
             form["name"],
             cast("Scope", form["scope"]),  # new_token refuses others
             now_s=self._clock.time_s(),
             expires_in_s=_seconds_of(form["days"]),
+            profiles=(profile,) if profile else (),
         )
         await self._access.add_token(token)
         return shown
@@ -280,6 +287,7 @@ class _TokenPages:
     async def _page(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
         known = [payloads.token(each) for each in await self._access.tokens()]
         empty: dict[str, Any] = {"made": None, "made_name": "", "error": None, "form": _FIELDS}
+        empty["profiles"] = sorted(self._profiles.declaration.profiles)[:_MOST_PROFILES]
         own = request[SIGNED].token.token_id
         return self._render(
             request, "tokens.html", status=status, known=known, own=own, scopes=SCOPES, **{**empty, **facts}
