@@ -9,6 +9,7 @@ from proxyd.core.model.expression import Duration
 from proxyd.core.model.field_values import day_of, length_in_words, minute_of
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import BUILT_IN_NAME
 from proxyd.core.model.site import SiteChecks
 from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.context import Shape, SourceContext
@@ -51,15 +52,18 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHe
 
 
 def _silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[str]:
-    """Return the fields that have no value anywhere in a document, or ``ITEMS`` if it has no items."""
+    """Return the fields that should have a value and have none in a document, or ``ITEMS`` if it has no items."""
     if not outcome.items:
         return frozenset({ITEMS})
     if context.shape is Shape.FEED:
         return frozenset()  # items of feeds often lack fields
-    paths = (declared.path for declared in context.page_class.fields)
-    return frozenset(
+    paths = [declared.path for declared in context.page_class.fields]
+    silent = frozenset(
         path for path in paths if all(item.fields.get(path.lower()) in {None, ""} for item in outcome.items)
     )
+    # many shops state a price and no availability: that is how they are, and nothing that broke
+    is_optional = context.page_class.domain == BUILT_IN_NAME and len(silent) < len(paths)
+    return silent & {"price"} if is_optional else silent
 
 
 def is_silent(context: SourceContext, outcome: ProbeOutcome) -> bool:

@@ -381,6 +381,23 @@ async def test_a_page_with_one_silent_field_of_two_is_evidence() -> None:
     assert set(seen.state.health.silent) == {"price"}
 
 
+@pytest.mark.parametrize(
+    ("fields", "silent"),
+    [
+        ({"price": 2.0}, set()),
+        ({"name": "Lamp", "currency": "EUR"}, {"price"}),
+        ({}, {"price", "currency", "name", "availability"}),
+    ],
+)
+async def test_a_shop_that_states_no_availability_is_not_silent(
+    fields: dict[str, str | float | None], silent: set[str]
+) -> None:
+    found = Drive(accepting('CREATE PROFILE "P";\nWATCH \'https://shop.example/lamp\' OF PRICE INTO "P";'))
+    blank = dict.fromkeys(("price", "currency", "name", "availability"))
+    seen = await found.see(changed("shop.example/lamp", [Item("", blank | fields, None, "x")], T0))
+    assert set(seen.state.health.silent) == silent
+
+
 async def test_silent_sources_are_named_until_they_show_a_value() -> None:
     found = shops()
     await found.see(shop(T0, name="a"))
