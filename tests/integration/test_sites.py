@@ -326,3 +326,20 @@ async def test_who_changes_the_watch_of_a_site_comes_back_to_the_site_s_source(b
     text = f"WATCH 'https://{SITE}/' OF SITE INTO \"P\" DOMAIN NONE HOLDING 'Welcome';"
     answer, _ = await browser.post(f"/sources/{SITE}/change", form | {"text": text})
     assert (answer.status, answer.headers["Location"]) == (303, f"/sources/{SITE}")
+
+
+async def test_a_site_of_tcp_is_changed_on_its_page_and_its_address_is_no_secret(
+    running: Running, browser: Browser
+) -> None:
+    await browser.sign_in()
+    answer, _ = await browser.post("/sites", {"addresses": "tcp://db.example.org:5432 Database"})
+    assert answer.status == 303
+    assert running.control.declarations.declaration.sources["db.example.org:5432"].url == "tcp://db.example.org:5432"
+    for path in ("/sources/db.example.org:5432/change", "/sites/db.example.org:5432", "/profiles/default"):
+        status, page = await browser.get(path)
+        assert (status, "tcp://db.example.org:5432" in page, "[hidden" in page) == (
+            200,
+            True,
+            False,
+        )
+    assert 'href="tcp:' not in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_CHANNEL = re.compile(r"'(?!(?i:https?)://)([A-Za-z][A-Za-z0-9+.-]*://)(?:[^']|'')*+'")
+_CHANNEL = re.compile(r"'(?!(?i:https?|tcp|tls)://)([A-Za-z][A-Za-z0-9+.-]*://)(?:[^']|'')*+'")
 
 
 def hide_channels(text: str) -> str:
@@ -12,6 +12,8 @@ def hide_channels(text: str) -> str:
 
     >>> hide_channels("TELL CHANNEL 'ntfy://token', CHANNEL 'tgram://a', CHANNEL 'ntfy://token'")
     "TELL CHANNEL 'ntfy://[hidden 1]', CHANNEL 'tgram://[hidden 2]', CHANNEL 'ntfy://[hidden 1]'"
+    >>> hide_channels("WATCH 'tcp://db.example:5432' OF SITE TELL CHANNEL 'ntfy://token'")
+    "WATCH 'tcp://db.example:5432' OF SITE TELL CHANNEL 'ntfy://[hidden 1]'"
     """
     numbers: dict[str, int] = {}
     return _CHANNEL.sub(lambda found: f"'{found[1]}[hidden {numbers.setdefault(found[0], len(numbers) + 1)}]'", text)
@@ -29,7 +31,7 @@ def show_channels(text: str, whole: str) -> str:
     return _CHANNEL.sub(lambda found: known.get(found[0], found[0]), text)
 
 
-_CHANNEL_IN_JSON = re.compile(r'"(?!(?i:https?)://)([A-Za-z][A-Za-z0-9+.-]*://)(?:[^"\\]|\\.)*+"')
+_CHANNEL_IN_JSON = re.compile(r'"(?!(?i:https?|tcp|tls)://)([A-Za-z][A-Za-z0-9+.-]*://)(?:[^"\\]|\\.)*+"')
 
 
 def hide_channels_in_json(text: str) -> str:
