@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.daemon.discovery import Discovered, FeedDiscovery
+from proxyd.store.api_rows import Scope
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
 
@@ -25,8 +29,8 @@ class Phone:
     headers: dict[str, str]
 
     @classmethod
-    async def signed_in(cls, running: Running) -> Phone:
-        password = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+    async def signed_in(cls, running: Running, scope: Scope = "read") -> Phone:
+        password = (await running.token(scope))["Authorization"].removeprefix("Bearer ")
         form = {"Email": "me", "Passwd": password, "service": "reader", "accountType": "GOOGLE"}
         async with running.client.post("/accounts/ClientLogin", data=form) as answer:
             assert answer.status == 200
@@ -160,11 +164,73 @@ async def test_thousands_of_items_are_synchronized(parts: int, running: Running)
         ("stream/items/ids", [("c", "9" * 30)]),
         ("stream/items/contents", [("i", "tag:google.com,2005:reader/item/zz")]),
         ("subscription/edit", [("ac", "subscribe"), ("s", "feed/x")]),
+        ("subscription/edit", [("ac", "mark"), ("s", "feed/s")]),
+        ("subscription/edit", [("ac", "unsubscribe")]),
+        ("subscription/edit", [("ac", "unsubscribe"), ("s", "feed/s")]),
+        ("subscription/quickadd", [("quickadd", "no address")]),
     ],
 )
 async def test_what_makes_no_sense_is_refused(running: Running, path: str, pairs: list[tuple[str, str]]) -> None:
-    phone = await Phone.signed_in(running)
+    phone = await Phone.signed_in(running, "write")
     assert (await phone.post(path, *pairs))[0] == 400
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Discovered]:
+    """Return what addresses hold, of which nothing else can be read."""
+    known: dict[str, Discovered] = {}
+
+    async def look(_self: FeedDiscovery, url: str) -> Discovered:
+        silent = ProbeOutcome(url, OutcomeKind.UNREACHABLE, T0, T0, detail="connection refused")
+        return known.get(url, Discovered(silent, "FEED"))
+
+    monkeypatch.setattr(FeedDiscovery, "look", look)
+    return known
+
+
+async def test_a_phone_adds_moves_and_removes_sources(running: Running, found: dict[str, Discovered]) -> None:
+    of = {"https://blog.example/": "https://blog.example/feed.xml", "https://page.example/a": "https://page.example/a"}
+    for url, watched in of.items():
+        outcome = ProbeOutcome(watched, OutcomeKind.CHANGED, T0, T0, 200)
+        found[url] = Discovered(outcome, "FEED") if url != watched else Discovered(outcome, "PAGE", noise=("Visitors",))
+    phone, declared = await Phone.signed_in(running, "write"), running.control.declarations
+    status, told = await phone.post("subscription/quickadd", ("quickadd", "feed/https://blog.example/"))
+    assert (status, json.loads(told)["streamId"]) == (200, "feed/blog.example/feed.xml")
+    again = await phone.post("subscription/quickadd", ("quickadd", "https://blog.example/"))
+    assert json.loads(again[1])["numResults"] == 1
+    label = ("a", "user/1000/label/Later")
+    asked = ("ac", "subscribe"), ("s", "feed/https://page.example/a"), ("t", "A page"), label
+    assert await phone.post("subscription/edit", *asked) == (200, "OK")
+    assert declared.declaration.sources["page.example/a"].ignored == ("Visitors",)
+    assert await phone.post("subscription/edit", ("ac", "edit"), ("s", "feed/blog.example/feed.xml"), label) == (
+        200,
+        "OK",
+    )
+    listed = {each["id"]: each for each in (await phone.get("subscription/list"))["subscriptions"]}
+    for name in ("feed/blog.example/feed.xml", "feed/page.example/a"):
+        assert [each["label"] for each in listed[name]["categories"]] == ["Later"]
+    gone = ("ac", "unsubscribe"), ("s", "feed/blog.example/feed.xml"), ("s", "feed/page.example/a")
+    assert await phone.post("subscription/edit", *gone) == (200, "OK")
+    assert set(declared.declaration.sources) == {"s", "a/b c"}
+    assert [each.by for each in await declared.removed(limit=5)] == ["token write None"] * 2
+
+
+async def test_a_phone_is_told_why_it_cannot_change_a_source(running: Running, found: dict[str, Discovered]) -> None:
+    phone = await Phone.signed_in(running, "write")
+    for pairs, said in (
+        ([("ac", "subscribe"), ("s", "feed/https://down.example/")], "cannot be read: connection refused"),
+        ([("ac", "unsubscribe"), ("s", "feed/s")], "declares s; change it there"),
+    ):
+        status, told = await phone.post("subscription/edit", *pairs)
+        assert (status, said in told) == (400, True)
+    assert (await phone.post("subscription/edit", ("ac", "unsubscribe"), ("s", "feed/none")))[0] == 404
+    reader = await Phone.signed_in(running)
+    for path in ("subscription/edit", "subscription/quickadd"):
+        status, told = await reader.post(
+            path, ("ac", "unsubscribe"), ("s", "feed/s"), ("quickadd", "https://x.example")
+        )
+        assert (status, "needs a token of scope write" in told) == (403, True)
+    assert found == {}
 
 
 async def test_texts_of_strangers_are_no_markup(running: Running) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,25 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
-from proxyd.api.auth import Quotas, token_of
+from proxyd.api.auth import BEARER, SCOPES, Quotas, token_of
 from proxyd.api.endpoint import read_bytes
 from proxyd.api.item_lists import item_shown
 from proxyd.api.problems import BadRequestError, Handler, too_many
+from proxyd.api.rest.action_handlers import asker
+from proxyd.core.errors import ConfigError
+from proxyd.core.language import (
+    DropStatement,
+    Located,
+    Statement,
+    StatementKind,
+    Watch,
+    address_to_watch,
+    format_statements,
+    no_such_source,
+    parse,
+)
+from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_text
+from proxyd.daemon.declared_texts import API_TEXT
 from proxyd.store.item_rows import MOST_COUNTED, MarkedPlace, PlaceFilter, Shelf, StoredArticle, View
 
 if TYPE_CHECKING:
@@ -38,6 +53,7 @@ _MOST_BODY, _MOST_LOGIN = 2**20, 4096  # bytes: the names of so many items in a 
 _MOST_SUBSCRIPTIONS = 20_000
 _MOST_TEASER = 1_000
 _STATES = ("reading-list", "read", "starred")
+_SOURCE, _MOST_EDITED = StatementKind.SOURCE, 100
 _SHORT = 20  # items, of who says no number
 
 
@@ -65,13 +81,13 @@ class GoogleReader:
         ):
             for method in ("GET", "POST"):
                 app.router.add_route(method, f"/reader/api/0/{name}", self._guard(handler))
-        for name, handler in (
-            ("edit-tag", self._edit),
-            ("mark-all-as-read", self._mark_all),
-            ("subscription/edit", self._refuse),
-            ("subscription/quickadd", self._refuse),
+        for name, handler, scope in (
+            ("edit-tag", self._edit, "read"),
+            ("mark-all-as-read", self._mark_all, "read"),
+            ("subscription/edit", self._edit_subscription, "write"),
+            ("subscription/quickadd", self._quick_add, "write"),
         ):
-            app.router.add_post(f"/reader/api/0/{name}", self._guard(handler))
+            app.router.add_post(f"/reader/api/0/{name}", self._guard(handler, scope))
 
     async def _login(self, request: web.Request) -> web.Response:
         given = (await _read_parameters(request, _MOST_LOGIN)).get("Passwd", [""])[0]
@@ -80,8 +96,8 @@ class GoogleReader:
             return web.Response(status=401, text="Error=BadAuthentication\n")
         return web.Response(text=f"SID={given}\nLSID=null\nAuth={given}\n")
 
-    def _guard(self, handler: Handler) -> Handler:
-        """Return a handler behind a check of the token."""
+    def _guard(self, handler: Handler, scope: str = "read") -> Handler:
+        """Return a handler behind a check of the token and its scope."""
 
         @wraps(handler)
         async def guard(request: web.Request) -> web.StreamResponse:
@@ -93,6 +109,9 @@ class GoogleReader:
                 left = self._quotas.take(token.token_id, self._queries.clock.time_s())
                 if left.is_over:
                     return too_many(left.reset_s)
+            if SCOPES.index(token.scope) < SCOPES.index(scope):
+                return web.Response(status=403, text=f"this needs a token of scope {scope}; yours is {token.scope}")
+            request[BEARER] = token
             return await handler(request)
 
         return guard
@@ -104,9 +123,6 @@ class GoogleReader:
     async def _token(self, _request: web.Request) -> web.Response:
         # It guards against forms of other sites, which cannot send our header; clients want to have one
         return web.Response(text="proxyd")
-
-    async def _refuse(self, _request: web.Request) -> web.Response:
-        return web.Response(status=400, text="add, move and remove sources on the dashboard or with `proxyd add`")
 
     # -- what there is
 
@@ -193,6 +209,64 @@ class GoogleReader:
         if found.places:
             await self._reading.stored.mark_up_to(found.places[0].position, shelf.sources)
         return web.Response(text="OK")
+
+    # -- what is declared
+
+    async def _quick_add(self, request: web.Request) -> web.Response:
+        """Watch an address, or the feed to which its page links."""
+        url = (await _read_parameters(request)).get("quickadd", [""])[0]
+        name = await self._subscribe(url.removeprefix("feed/"), "", asker(request))
+        return await _json({"query": url, "numResults": 1, "streamId": f"feed/{name}", "streamName": name})
+
+    async def _edit_subscription(self, request: web.Request) -> web.Response:
+        """Watch addresses, move the WATCH of sources into another profile, or remove it."""
+        asked, by = await _read_parameters(request), asker(request)
+        labels = [_own(each) for each in asked.get("a", ())]
+        profile = next((each.removeprefix(_LABEL) for each in labels if each.startswith(_LABEL)), "")
+        action, streams = asked.get("ac", [""])[0], asked.get("s", [])
+        if action not in {"subscribe", "edit", "unsubscribe"} or not 1 <= len(streams) <= _MOST_EDITED:
+            raise BadRequestError(f"ac is subscribe, edit or unsubscribe, of 1 to {_MOST_EDITED} streams s")
+        for name in (each.removeprefix("feed/") for each in streams):
+            if action == "subscribe":
+                await self._subscribe(name, profile, by)
+            elif action == "unsubscribe":
+                await self._replace(name, lambda found: DropStatement(found.kind, found.name), by)
+            elif profile:  # else a title, which sources do not have
+                await self._replace(name, lambda found: _moved(found, profile), by)
+        return web.Response(text="OK")
+
+    async def _subscribe(self, written: str, profile: str, by: str) -> str:
+        """Watch what an address holds, and return the name of its source."""
+        try:
+            found = await self._queries.discovery.look(address_to_watch(written))
+            if not found.outcome.kind.is_success:
+                raise BadRequestError(f"{written} cannot be read: {found.outcome.detail}")
+            options = WatchOptions(profile=profile, ignored=found.noise)
+            page_class = "" if found.page_class == "FEED" else found.page_class
+            text = watch_text(WatchWish(found.outcome.source_id, page_class, options=options))
+        except ConfigError as error:
+            raise BadRequestError("; ".join(error.problems)) from error
+        (watch,) = parse(text).statements
+        known = self._queries.profiles.declaration
+        if watch.name.value not in known.rules:
+            await self._queries.profiles.declare(text, instead_of=known, by=by)
+        return self._queries.profiles.declaration.rules[watch.name.value].source_ids[0]
+
+    async def _replace(self, name: str, change: Callable[[Statement], Statement], by: str) -> None:
+        """Declare another statement in place of that of a source."""
+        known, written = self._queries.profiles.declaration, self._queries.profiles.texts.written_of(_SOURCE, name)
+        if written is None:
+            raise no_such_source(name, known)
+        if written.origin != API_TEXT:
+            raise BadRequestError(f"{written.origin}, line {written.line} declares {name}; change it there")
+        await self._queries.profiles.declare(format_statements([change(written.statement)]), instead_of=known, by=by)
+
+
+def _moved(statement: Statement, profile: str) -> Statement:
+    """Return a WATCH in another profile."""
+    if not isinstance(statement, Watch):
+        raise BadRequestError(f"no WATCH declares {statement.name.value}; change its text on the dashboard")
+    return replace(statement, profile=Located(profile))
 
 
 @dataclass(frozen=True, slots=True)
