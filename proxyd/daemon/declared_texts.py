@@ -347,7 +347,7 @@ def _is_of(profile: str, statement: Statement) -> bool:
         case InsertNotification():
             return profile in {each.value for each in statement.profiles}
         case Watch():
-            return profile == (statement.profile.value if statement.profile else DEFAULT_PROFILE)
+            return profile in ({each.value for each in statement.profiles} or {DEFAULT_PROFILE})
         case _:
             return False
 

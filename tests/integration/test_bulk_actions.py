@@ -85,6 +85,17 @@ async def test_chosen_watches_are_moved_into_a_profile(browser: Browser, path: s
     assert "a.profile, line " in page
 
 
+async def test_chosen_watches_are_put_into_a_further_profile(browser: Browser) -> None:
+    for _ in "12":
+        page = await choose(browser, "/rules", A, "r", do="also", into="Later")
+    rules = browser.api.control.declarations.declaration.rules
+    assert (tuple(rules[A].profiles), tuple(rules[B].profiles)) == (("Mine", "Later"), ("Mine",))
+    assert "Added to the profile: 1 watch." in page
+    assert "a.profile, line " in page
+    await choose(browser, "/rules", A, do="into", into="Other")
+    assert tuple(browser.api.control.declarations.declaration.rules[A].profiles) == ("Other",)
+
+
 @pytest.mark.parametrize(
     ("names", "do", "said"),
     [

@@ -266,7 +266,7 @@ def _moved(statement: Statement, profile: str) -> Statement:
     """Return a WATCH in another profile."""
     if not isinstance(statement, Watch):
         raise BadRequestError(f"no WATCH declares {statement.name.value}; change its text on the dashboard")
-    return replace(statement, profile=Located(profile))
+    return replace(statement, profiles=(Located(profile),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from proxyd.api.rest.action_handlers import asker
 from proxyd.api.web.page_gate import SIGNED, read_chosen
 from proxyd.api.web.page_texts import MUTE_S, mute_until_s, with_noun
 from proxyd.core.errors import ConflictError, NotFoundError
-from proxyd.core.language import DropStatement, Located, StatementKind, Watch, format_statements
+from proxyd.core.language import DEFAULT_PROFILE, DropStatement, Located, StatementKind, Watch, format_statements
 from proxyd.core.model.suspension import Subject
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 from proxyd.daemon.suspensions import SuspensionChange
@@ -46,7 +46,7 @@ class BulkActions:
         self._clock = queries.clock
 
     async def sources(self, request: web.Request) -> web.StreamResponse:
-        """Pause, resume, remove or move the chosen sources."""
+        """Pause, resume, remove or move the chosen sources, or put them into a further profile."""
         by, of_source = asker(request), Subject.SOURCE
         doing: dict[str, Callable[[str], Awaitable[SuspensionChange]]] = {
             "pause": lambda name: self._suspensions.pause(name, by),
@@ -55,7 +55,7 @@ class BulkActions:
         return await self._act(request, StatementKind.SOURCE, doing)
 
     async def rules(self, request: web.Request) -> web.StreamResponse:
-        """Mute, unmute, remove or move the chosen watches."""
+        """Mute, unmute, remove or move the chosen watches, or put them into a further profile."""
         by, of_rule = asker(request), Subject.RULE
         chosen = (await read_chosen(request))[1].get("for", next(iter(MUTE_S)))
         if chosen not in MUTE_S:
@@ -81,8 +81,8 @@ class BulkActions:
             done = await _each(names, doing[action])
         elif action == "remove":
             done = await self._remove(names, kind, asker(request))
-        elif action == "into":
-            done = await self._move(names, kind, form.get("into", "").strip())
+        elif action in {"into", "also"}:
+            done = await self._put_into(form.get("into", "").strip(), names, kind, stays=action == "also")
         else:
             raise BadRequestError("choose one of the buttons of the form")
         noun = "source" if kind is StatementKind.SOURCE else "watch"
@@ -99,13 +99,16 @@ class BulkActions:
         done.count = len(drops)
         return done
 
-    async def _move(self, names: Sequence[str], kind: StatementKind, profile: str) -> _Done:
+    async def _put_into(self, profile: str, names: Sequence[str], kind: StatementKind, *, stays: bool) -> _Done:
+        """Put each WATCH into a profile, where it ``stays`` also in those where it is."""
         if not profile:
-            raise BadRequestError("write the name of a profile to move them into")
+            raise BadRequestError("write the name of a profile to put them into")
         done, known, moved = _Done(), self._profiles.declaration, []
         for each in self._written(names, kind, done):
             if isinstance(each.statement, Watch):
-                moved.append(replace(each.statement, profile=Located(profile, each.statement.url.span)))
+                named = each.statement.profiles or (Located(DEFAULT_PROFILE),)
+                now = dict.fromkeys([*(name.value for name in named if stays), profile])
+                moved.append(replace(each.statement, profiles=tuple(map(Located, now))))
             else:
                 done.left.append(f"{each.statement.name.value} (no WATCH declares it; change its text)")
         if moved:
@@ -134,6 +137,7 @@ _VERBS = {
     "unmute": "Unmuted",
     "remove": "Removed",
     "into": "Moved",
+    "also": "Added to the profile:",
 }
 
 

@@ -127,23 +127,24 @@ class _Expansion:
     def _meant_by(self, watch: Watch) -> Sequence[Statement]:
         """Return the statements that a WATCH stands for; the same objects as before if they mean the same."""
         page_class = watch.page_class or replace(self._class_of(watch), span=watch.url.span)
-        profile = watch.profile or Located(DEFAULT_PROFILE, watch.url.span)
+        profiles = watch.profiles or (Located(DEFAULT_PROFILE, watch.url.span),)
         reading = self._reading(watch.url, page_class)
-        source, has_profile = self._sources.get(reading), profile.value in self._profiles
+        source = self._sources.get(reading)
+        missing = tuple(each for each in profiles if each.value not in self._profiles)
         name = self._source_name(watch, page_class) if source is None else source.name
         news = self._brief(page_class)
-        depends_on = page_class, has_profile, source is None, name.value, news
+        depends_on = page_class, missing, source is None, name.value, news
         before = self._memory.recall(watch, ())
         if before is not None and before[0] == depends_on:
             meant: tuple[Statement, ...] = before[1]
         else:
-            made: list[Statement] = [] if has_profile else [CreateProfile(profile, span=watch.span)]
+            made: list[Statement] = [CreateProfile(each, span=watch.span) for each in missing]
             if source is None:
                 how = {option: getattr(watch, option) for option in _HOW_TO_READ}
                 made.append(CreateSource(name, page_class, watch.url, span=watch.span, **how))
-            meant = (*made, self._rule(watch, profile, name, page_class))
+            meant = (*made, self._rule(watch, profiles, name, page_class))
             self._memory.keep(watch, (), (depends_on, meant))
-        self._profiles.add(profile.value)
+        self._profiles.update(each.value for each in profiles)
         self._sources.update((reading, each) for each in meant if isinstance(each, CreateSource))
         return meant
 
@@ -202,14 +203,14 @@ class _Expansion:
         return replace(address, value=name)
 
     def _rule(
-        self, watch: Watch, profile: Located[str], source: Located[str], page_class: ClassName
+        self, watch: Watch, profiles: tuple[Located[str], ...], source: Located[str], page_class: ClassName
     ) -> InsertNotification:
         known = self._brief(page_class)
         event = watch.event or (known.news if known else EventKind.INSERT)
         class_name = replace(_SOURCE_CLASS_NAME, span=page_class.span) if event.is_of_source else page_class
         return InsertNotification(
             watch.name,
-            profiles=(profile,),
+            profiles=profiles,
             sources=(replace(source, span=watch.url.span),),
             query=Select((), (FromClass(class_name),), span=watch.span),
             trigger=Trigger(event, class_name, _condition(watch, event, known), after=watch.after, span=watch.span),
@@ -327,7 +328,8 @@ _HOW_TO_READ = {
     each.attribute: " ".join([each.words, *each.value.choices]) for each in SOURCE_OPTIONS if each in WATCH_OPTIONS
 }
 """The options of a WATCH that are those of its source, with their keywords."""
-_OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES} - {"deliveries"}
+_OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES}
+_OF_THE_RULE -= {"deliveries", "profiles"}
 """The options of a WATCH that are clauses of its rule; WITHIN sets two."""
 
 

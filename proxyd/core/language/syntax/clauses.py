@@ -296,7 +296,7 @@ WATCH_OPTIONS = (
     _WAIT_FOR,
     _FULL,
     *_OF_SITES,
-    Clause("INTO", "profile", Value(parse_name, quote_name), is_located=False),
+    Clause("INTO", "profiles", NAMES, is_located=False),
     Clause("AS", "rule_name", Value(parse_name, quote_name), is_located=False),
     Clause("ON", "event", EVENT, is_located=False, show_statement=format_event),
     Clause("WHERE", "where", Value(parse_expression, format_expression), is_located=False),

@@ -227,7 +227,7 @@ class Watch(_Written):
     domain: Located[Duration | None] | None = None
     holding: Located[str] | None = None
     maintenance: Located[QuietHours] | None = None
-    profile: Located[str] | None = None
+    profiles: tuple[Located[str], ...] = ()
     rule_name: Located[str] | None = None
     event: EventKind | None = None
     after: After | None = None

@@ -6,3 +6,4 @@ CREATE SOURCE "api" OF SITE AT 'https://api.example.org/health' POLITENESS SPACI
 INSERT NOTIFICATION "all sites" INTO "default" SET QUERY "SELECT * FROM SOURCE" SET TRIGGER "ON HEALTH TO SOURCE" WITHIN 40 SECONDS SET QUIET NONE;
 WATCH 'tcp://db.example.org:5432' OF SITE AS "database" HOLDING 'SSH-2.0';
 WATCH 'tls://mail.example.org:993' OF SITE CERTIFICATE 21 DAYS;
+WATCH 'https://blog.example.org' OF SITE INTO "Home", Work AS "blog";
