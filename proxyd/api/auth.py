@@ -13,7 +13,7 @@ from typing import get_args
 
 from aiohttp import web
 
-from proxyd.api.bound_tokens import check_bounds
+from proxyd.api.bound_tokens import check_bounds, in_only_profile
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
@@ -83,8 +83,10 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
                 return too_many(left.reset_s)
         if SCOPES.index(token.scope) < SCOPES.index(scope):
             return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {token.scope}")
-        if token.profiles and (refusal := await check_bounds(request, endpoint.within, token.profiles, queries)):
-            return refusal
+        if token.profiles:
+            request = in_only_profile(request, endpoint.within, token.profiles)
+            if (refusal := await check_bounds(request, endpoint.within, token.profiles, queries)) is not None:
+                return refusal
         request[BEARER] = token
         return await handler(request)
 

@@ -24,6 +24,13 @@ class Within(Enum):
     QUERY = "its parameter `profile`"
 
 
+def in_only_profile(request: web.Request, within: Within | None, profiles: Sequence[str]) -> web.Request:
+    """Return a request that asks for the only profile of its token, if it names none."""
+    if within is not Within.QUERY or len(profiles) != 1 or "profile" in request.query:
+        return request
+    return request.clone(rel_url=request.rel_url.update_query(profile=profiles[0]))
+
+
 async def check_bounds(
     request: web.Request, within: Within | None, profiles: Sequence[str], queries: Queries
 ) -> web.Response | None:

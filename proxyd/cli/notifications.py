@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from proxyd.cli.printed_answers import ask, first_row, print_answer, print_json, print_lines, print_list, print_told
+from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, duration, flag, limit, one_of, verb, whole
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def wait(options: argparse.Namespace) -> int:
 
     event = ask(options, wait_for_one)
     if event is None:
-        print_lines([f"{options.rule} did not fire"])
+        print(visible(f"{options.rule} did not fire"), file=sys.stderr)  # scripts read what fired
         return TIMED_OUT
     if options.json:
         print(json.dumps({"position": event.position} | event.body))

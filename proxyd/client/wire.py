@@ -56,7 +56,7 @@ def _advice(status: int, said: str, retry_after_s: int | None) -> list[str]:
     when = f"in {retry_after_s} s" if retry_after_s is not None else "a little later"
     known = {
         401: "create a token with `proxyd token create --name NAME --scope read` on the daemon's machine",
-        403: "create one with a wider scope: `proxyd token create --name NAME --scope SCOPE`",
+        403: "create one that may do this: `proxyd token create --name NAME --scope SCOPE`",
         412: "it has changed since it was read; read it again",
         429: f"try again {when}",
         503: f"try again {when}",

@@ -202,7 +202,7 @@ async def test_a_script_waits_until_a_rule_fires(tmp_path: Path) -> None:
         await w.daemon.start()
         await w.daemon.knows("feed")
         nothing = await w.daemon.cli("wait", "each", "--timeout", "1ms")
-        assert (nothing.code, nothing.out) == (124, "each did not fire\n")
+        assert (nothing.code, nothing.out, nothing.err) == (124, "", "each did not fire\n")
         unknown = await w.daemon.cli("wait", "eech", "--timeout", "1ms")
         assert (unknown.code, "each" in unknown.err) == (1, True)
         news = w.origin.feeds["feed"].add(1)

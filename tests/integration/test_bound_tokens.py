@@ -126,7 +126,17 @@ async def test_its_stream_tells_only_of_its_own(bound: Bound) -> None:
         assert b"told-mine" in read
         assert b"hidden" not in read
         assert b"secret" not in read
-    assert (await bound.ask("/stream"))[0] == 403
+
+
+async def test_one_of_a_single_profile_need_not_name_it(bound: Bound) -> None:
+    for path, own in (("/notifications", "told-mine"), ("/items?view=all", "an item of mine")):
+        status, body = await bound.ask(path)
+        assert (status, own in body, "hidden" in body) == (200, True, False)
+    both, shown = new_token("both", "read", now_s=T0, expires_in_s=None, profiles=["Mine", "P"])
+    await bound.running.control.queries.access.add_token(both)
+    reader = Bound(bound.running, {"Authorization": f"Bearer {shown}"}, {})
+    status, body = await reader.ask("/notifications")
+    assert (status, "add ?profile=NAME" in body) == (403, True)
 
 
 async def test_it_opens_neither_the_dashboard_nor_the_reader_of_phones(bound: Bound) -> None:

@@ -85,6 +85,24 @@ async def test_chosen_watches_are_moved_into_a_profile(browser: Browser, path: s
     assert "a.profile, line " in page
 
 
+async def test_imported_sources_are_moved_between_the_folders_of_their_list(browser: Browser) -> None:
+    outlines = "".join(
+        f'<outline text="{folder}"><outline text="{name}" xmlUrl="https://{name}.example/feed"/></outline>'
+        for folder, name in (("News", "one"), ("Tech", "two"))
+    )
+    headers = await browser.api.token("write", expires_in_s=60.0) | {"Content-Type": "text/x-opml"}
+    body = f"<opml><body>{outlines}</body></opml>"
+    async with browser.api.client.post("/api/v1/import", data=body, headers=headers) as answer:
+        assert answer.status == 201
+    declared = browser.api.control.declarations
+    page = await choose(browser, "/sources", "one", do="into", into="Tech")
+    assert "Moved 1 source." in page
+    assert set(declared.declaration.rules["Tech: new items"].source_ids) == {"one", "two"}
+    for do, into in (("into", "Mine"), ("also", "News")):  # no folders of a list
+        assert "no WATCH declares it" in await choose(browser, "/sources", "one", do=do, into=into)
+    assert declared.declaration.sources["one"].domain == "Tech"
+
+
 async def test_chosen_watches_are_put_into_a_further_profile(browser: Browser) -> None:
     for _ in "12":
         page = await choose(browser, "/rules", A, "r", do="also", into="Later")

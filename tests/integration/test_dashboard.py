@@ -28,8 +28,10 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.week_plan import TradePoint
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.programs.stream_state import Spell
+from proxyd.daemon.discovery import Discovered, FeedDiscovery
 from proxyd.store.api_rows import Scope
 from tests.fakes import FakeClock, no_queries
+from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import HOSTILE, OWN, Browser, field, live
 
@@ -426,6 +428,22 @@ async def test_an_answer_whose_reader_has_left_is_not_shown_to_a_later_one(
 
 
 # -- what can be done
+
+
+async def test_an_address_that_an_import_follows_is_not_added_again_without_a_word(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look(_self: FeedDiscovery, url: str, *_: object, **__: object) -> Discovered:
+        return Discovered(changed(url, [item("A", T0)], T0), "FEED")
+
+    monkeypatch.setattr(FeedDiscovery, "look", look)
+    await browser.api.control.declarations.declare("CREATE SOURCE \"News\" OF RSS AT 'https://n.example/feed';")
+    await browser.sign_in()
+    _, page = await browser.get("/add?url=https://n.example/feed")
+    assert "is read at this address already" in page
+    assert 'href="/read?source=News"' in page
+    assert "The page links to" not in page
+    assert "is read at this address already" not in (await browser.get("/add?url=https://other.example/feed"))[1]
 
 
 async def test_what_is_watched_already_is_edited_and_said_so(browser: Browser) -> None:

@@ -36,7 +36,7 @@ async def test_feeds_come_in_and_go_out_again(running: Running) -> None:
         assert (answer.status, made["added"]) == (201, ["News: new items"])
         assert (made["sources_added"], made["sources_known"], made["unreadable"]) == (2, 0, 0)
     sources = running.control.declarations.declaration.sources
-    assert sources["a-quoted-feed"].url == "https://example.org/a?b=1&c='2'"
+    assert sources['A "quoted" <feed>'].url == "https://example.org/a?b=1&c='2'"
     async with running.client.get("/api/v1/export", headers=headers) as answer:
         assert (answer.status, answer.content_type) == (200, "text/x-opml")
         exported = await answer.text()
@@ -144,11 +144,11 @@ async def test_a_list_takes_no_name_of_another_and_keeps_its_own(running: Runnin
         each.url: name for name, each in running.control.declarations.declaration.sources.items() if "one" in each.url
     }
     assert {url[-1]: name for url, name in sources.items()} == {
-        "1": "one-example",
-        "2": "one-example-2",
-        "8": "one-example-3",
-        "9": "one-example-4",
-        "3": "one-example-5",
+        "1": "one.example",
+        "2": "one.example 2",
+        "8": "one.example 3",
+        "9": "one.example 4",
+        "3": "one.example 5",
     }
     rules = running.control.declarations.declaration.rules
     assert len(rules["A: new items"].source_ids) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -173,7 +174,18 @@ class AddPages:
         name = watched.name.value if watched is not None else self._free(shown.title)
         looked = _Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
         looked = replace(looked, more={**looked.more, "ignored": "\n".join(found.noise)})
-        return self._page(request, looked, shown=shown, watched=watched and hide_channels(format_statements([watched])))
+        followed = await asyncio.to_thread(self._source_at, looked.url)
+        return self._page(
+            *(request, looked),
+            shown=shown,
+            watched=watched and hide_channels(format_statements([watched])),
+            followed=followed,
+        )
+
+    def _source_at(self, url: str) -> str | None:
+        """Return the name of a source that is read at an address; it may have been declared by an import."""
+        declared = self._profiles.declaration.sources.values()
+        return next((each.source_id for each in declared if each.url == url and each.site is None), None)
 
     async def _look(self, written: str) -> Discovered:
         """Return what an address holds; one without a scheme is asked by https, and then by http.
@@ -272,7 +284,9 @@ class AddPages:
         return str(value)
 
     def _page(self, request: web.Request, chosen: _Choices, *, status: int = 200, **facts: Any) -> web.Response:
-        nothing = dict.fromkeys(("shown", "error", "text", "value", "cost", "warnings", "watched", "is_silent"))
+        nothing = dict.fromkeys(
+            ("shown", "error", "text", "value", "cost", "warnings", "watched", "followed", "is_silent")
+        )
         profiles = sorted(self._profiles.declaration.profiles)[:_MOST_PROFILES]
         known = {"digests": tuple(DIGESTS), "profiles": profiles, "little_text": _LITTLE_TEXT}
         return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **known, **facts})

@@ -13,7 +13,16 @@ from proxyd.api.rest.action_handlers import asker
 from proxyd.api.web.page_gate import SIGNED, read_chosen
 from proxyd.api.web.page_texts import MUTE_S, mute_until_s, with_noun
 from proxyd.core.errors import ConflictError, NotFoundError
-from proxyd.core.language import DEFAULT_PROFILE, DropStatement, Located, StatementKind, Watch, format_statements
+from proxyd.core.language import (
+    DEFAULT_PROFILE,
+    CreateSource,
+    DropStatement,
+    Located,
+    Statement,
+    StatementKind,
+    Watch,
+    format_statements,
+)
 from proxyd.core.model.suspension import Subject
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 from proxyd.daemon.suspensions import SuspensionChange
@@ -103,9 +112,12 @@ class BulkActions:
         """Put each WATCH into a profile, where it ``stays`` also in those where it is."""
         if not profile:
             raise BadRequestError("write the name of a profile to put them into")
-        done, known, moved = _Done(), self._profiles.declaration, []
+        done, known, moved = _Done(), self._profiles.declaration, list[Statement]()
         for each in self._written(names, kind, done):
-            if isinstance(each.statement, Watch):
+            if isinstance(each.statement, CreateSource) and not stays and self._is_folder(profile, each.statement):
+                page_class = replace(each.statement.page_class, domain=profile)  # its class is what its folder is about
+                moved.append(replace(each.statement, page_class=page_class))
+            elif isinstance(each.statement, Watch):
                 named = each.statement.profiles or (Located(DEFAULT_PROFILE),)
                 now = dict.fromkeys([*(name.value for name in named if stays), profile])
                 moved.append(replace(each.statement, profiles=tuple(map(Located, now))))
@@ -115,6 +127,12 @@ class BulkActions:
             await self._profiles.declare(format_statements(moved), instead_of=known)
         done.count = len(moved)
         return done
+
+    def _is_folder(self, profile: str, statement: CreateSource) -> bool:
+        """Whether a profile has a domain of its name with the class of an imported source, as lists make them."""
+        domain = self._profiles.declaration.domains.get(profile)
+        is_own = statement.page_class.domain in self._profiles.declaration.profiles
+        return is_own and domain is not None and statement.page_class.name in domain.classes
 
     def _written(self, names: Sequence[str], kind: StatementKind, done: _Done) -> list[WrittenStatement]:
         """Return the statements of the API that declare what was chosen, each once."""

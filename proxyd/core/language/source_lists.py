@@ -25,7 +25,7 @@ from proxyd.core.language.syntax.value_checks import WITHOUT_USER, address_probl
 from proxyd.core.language.watch_wishes import delivery_text
 from proxyd.core.model.profile import Declaration
 from proxyd.core.texts.charsets import DocumentKind, decode
-from proxyd.core.texts.safe_text import for_xml
+from proxyd.core.texts.safe_text import for_xml, one_line
 from proxyd.core.texts.xml_references import ILLEGAL, with_legal_references
 
 
@@ -142,7 +142,7 @@ _MOST_FOLDERS = 2_000  # each of which becomes a domain, a profile and a rule
 _OUTLINES = ("{*}outline", "{*}OUTLINE", "{*}Outline")  # of any namespace, as attributes are of any case
 _MOST_ATTRIBUTES = 1_000  # the library takes a time that grows with their square
 _MOST_SHOWN = 20  # invalid addresses that are named
-_LONGEST_FOLDER = 100
+_LONGEST_FOLDER, _LONGEST_NAME = 100, 100
 _HEAD = re.compile(r"\A[\s\ufeff]*(<\?xml[^>]*\?>)?")  # a list that was edited may have several byte order marks
 _TAKEN = frozenset({BUILT_IN.name, DEFAULT_PROFILE})
 _FEEDS = _Kind(
@@ -254,7 +254,7 @@ def merge_listing(
     >>> from proxyd.core.model.profile import EMPTY_DECLARATION
     >>> merged = merge_listing(SourceList((Listed("A", "http://a.example/"),)), EMPTY_DECLARATION, "Mine")
     >>> merged.new, merged.statements[-1]
-    (1, '\nCREATE SOURCE "a" OF "Mine".ARTICLE AT \'http://a.example/\';\n')
+    (1, '\nCREATE SOURCE "A" OF "Mine".ARTICLE AT \'http://a.example/\';\n')
     """
     kind, names = _PAGES if pages else _FEEDS, _Names(declared.sources)
     there = {source.url for source in declared.sources.values()}
@@ -315,24 +315,30 @@ def opml_of(declaration: Declaration, names: Iterable[str]) -> str:
     """Return declared sources as OPML."""
     feeds: dict[str, str] = {}
     pages: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for rule in declaration.rules.values():
+        for name in rule.source_ids if rule.profiles != (DEFAULT_PROFILE,) else ():
+            folders.setdefault(for_xml(name), for_xml(rule.profiles[0]))
     for source in (declaration.sources[name] for name in names if name in declaration.sources):
         (feeds if declaration.page_class(source).is_feed else pages)[for_xml(source.source_id)] = source.url
-    return opml(feeds, pages)
+    return opml(feeds, pages, folders)
 
 
-def opml(feeds: Mapping[str, str], pages: Mapping[str, str]) -> str:
+def opml(feeds: Mapping[str, str], pages: Mapping[str, str], folders: Mapping[str, str]) -> str:
     """Return addresses by name as OPML, in ASCII; names contain only characters that XML allows.
 
-    Pages and sites are links, which feed readers leave out.
+    A folder is that of a name. Pages and sites are links, which feed readers leave out.
 
-    >>> print(opml({"a": "http://a.example/?b&c"}, {"b": "http://b.example/"}))
+    >>> print(opml({"a": "http://a.example/?b&c"}, {"b": "http://b.example/"}, {"a": "News"}))
     <?xml version="1.0" encoding="UTF-8"?>
     <opml version="2.0">
       <head>
         <title>proxyd sources</title>
       </head>
       <body>
-        <outline type="rss" text="a" xmlUrl="http://a.example/?b&amp;c" />
+        <outline text="News">
+          <outline type="rss" text="a" xmlUrl="http://a.example/?b&amp;c" />
+        </outline>
         <outline type="link" text="b" url="http://b.example/" />
       </body>
     </opml>
@@ -340,10 +346,13 @@ def opml(feeds: Mapping[str, str], pages: Mapping[str, str]) -> str:
     root = ElementTree.Element("opml", version="2.0")
     ElementTree.SubElement(ElementTree.SubElement(root, "head"), "title").text = "proxyd sources"
     body = ElementTree.SubElement(root, "body")
-    for name, url in feeds.items():
-        ElementTree.SubElement(body, "outline", type="rss", text=name, xmlUrl=url)
-    for name, url in pages.items():
-        ElementTree.SubElement(body, "outline", type="link", text=name, url=url)
+    made: dict[str | None, ElementTree.Element] = {None: body}
+
+    for kind, address, found in (("rss", "xmlUrl", feeds), ("link", "url", pages)):
+        for name, url in found.items():
+            if (folder := folders.get(name)) not in made:
+                made[folder] = ElementTree.SubElement(body, "outline", text=folder or "")
+            ElementTree.SubElement(made[folder], "outline", {"type": kind, "text": name, address: url})
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
 
@@ -420,11 +429,12 @@ class _Names:
 
     def of(self, feed: Listed) -> str:
         """Return a name for a feed."""
-        told = (feed.title or urlsplit(feed.url).hostname or "").lower()
-        wanted = re.sub(r"[^\w]+", "-", told).strip("-")[:60] or "source"
+        wanted = one_line(feed.title)[:_LONGEST_NAME].strip()
+        if wanted in {"", ".", ".."}:  # which addresses of pages drop
+            wanted = urlsplit(feed.url).hostname or "source"
         name = wanted
         while name in self._taken:
             number = self._numbers[wanted] = self._numbers.get(wanted, 1) + 1
-            name = f"{wanted}-{number}"
+            name = f"{wanted} {number}"
         self._taken.add(name)
         return name

@@ -36,13 +36,16 @@ def test_feeds_come_in_and_go_out_again(
     monkeypatch.setenv("PROXYD_PROFILES", str(folder))
     assert main(["export"]) == 0
     outlines = list(ElementTree.fromstring(capsys.readouterr().out.split("\n", 1)[1]).iter("outline"))
+    folders = {outline.attrib["text"]: len(outline) for outline in outlines if len(outline)}
+    assert folders == {"Imported": 2, "News": 2}
+    outlines = [each for each in outlines if not len(each)]
     assert {outline.attrib["xmlUrl"] for outline in outlines} == {
         "https://example.org/a?b=1&c='2'",
         "https://example.org/b",
         "https://example.org/c",
         "http://example.org/d",
     }
-    assert [outline.attrib["text"] for outline in outlines] == ["a-quoted-feed", "same", "same-2", "umlaut-ü"]
+    assert sorted(outline.attrib["text"] for outline in outlines) == ['A "quoted" feed', "Same", "Same 2", "Umlaut ü"]
 
 
 def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +54,7 @@ def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixtu
     printed, told = capsys.readouterr()
     assert told == "2 new sources, 0 already there, 0 unreadable\n"
     assert printed.count("CREATE SOURCE") == 2
-    assert '"example-org-2"' in printed
+    assert '"example.org 2"' in printed
     assert 'CREATE DOMAIN "Pages"' in printed
 
 
@@ -115,7 +118,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.C
 def test_an_import_is_repeated_and_adds_only_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, mine = tmp_path / "in.profile", tmp_path / "mine.profile"
     mine.write_text(
-        """CREATE DOMAIN "D" AS CLASS::PAGE; CREATE SOURCE "same-2" OF PAGE AT 'https://example.org/b';""",
+        """CREATE DOMAIN "D" AS CLASS::PAGE; CREATE SOURCE "Same" OF PAGE AT 'https://example.org/b';""",
         encoding="utf-8",
     )
     arguments = ["import", write(tmp_path, "feeds.opml", OPML), "--out", str(out)]
@@ -135,7 +138,7 @@ def test_an_import_is_repeated_and_adds_only_what_is_new(tmp_path: Path, capsys:
     assert text.startswith(f"-- mine\n{first}")
     assert text.removeprefix(f"-- mine\n{first}").split("\n") == [
         "",
-        """CREATE SOURCE "same-3" OF "News".ARTICLE AT 'https://example.org/new';""",
+        """CREATE SOURCE "Same 3" OF "News".ARTICLE AT 'https://example.org/new';""",
         "",
     ]
     assert main(["check", str(tmp_path)]) == 0

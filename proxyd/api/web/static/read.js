@@ -72,6 +72,7 @@
     s: () => inside(".star")?.click(), f: () => inside(".star")?.click(),
     A: () => document.querySelector("#mark-page")?.requestSubmit(),
     u: () => document.querySelector("a.list")?.click(),
+    "/": () => document.getElementById("q")?.focus(),
     "?": () => keys.showModal(),
   };
   document.addEventListener("keydown", (event) => {

@@ -7,7 +7,16 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from proxyd.core.errors import ConfigError, ListingError
-from proxyd.core.language import SourceText, address_to_watch, check, format_parsed, merge_listing, parse, read_listing
+from proxyd.core.language import (
+    SourceText,
+    address_to_watch,
+    check,
+    format_parsed,
+    merge_listing,
+    opml_of,
+    parse,
+    read_listing,
+)
 from proxyd.core.language.source_lists import Listed, SourceList
 from proxyd.core.language.syntax.expression_printer import format_trigger
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
@@ -32,11 +41,36 @@ def declared(*texts: str) -> Declaration:
 def test_each_folder_is_a_profile_with_a_rule_of_its_feeds_alone() -> None:
     found = declared(*merge_listing(read_listing(FOLDERS, "list"), EMPTY_DECLARATION, "Imported").texts())
     assert {rule.name: rule.source_ids for rule in found.rules.values()} == {
-        "Imported: new items": ("a-example", "4"),
+        "Imported: new items": ("a.example", "4"),
         "Tech news: new items": ("2",),
         "Tech news / Linux: new items": ("3",),
     }
     assert set(found.profiles) == {"Imported", "Tech news", "Tech news / Linux"}
+
+
+def test_what_goes_out_comes_in_again_with_its_names_and_folders() -> None:
+    first = declared(*merge_listing(read_listing(FOLDERS, "list"), EMPTY_DECLARATION, "Imported").texts())
+    listed = read_listing(opml_of(first, first.sources).encode(), "list")
+    again = declared(*merge_listing(listed, EMPTY_DECLARATION, "Other").texts())
+    assert {name: (each.url, each.domain) for name, each in again.sources.items()} == {
+        name: (each.url, each.domain) for name, each in first.sources.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Design & Layout \u00dcber", "Design & Layout \u00dcber"),
+        (" two\n lines\t ", "two lines"),
+        ("..", "a.example"),
+        ("\x00\u202e", "a.example"),
+        ("x" * 300, "x" * 100),
+        ('say "hi"', 'say "hi"'),
+    ],
+)
+def test_a_source_is_called_as_its_feed(title: str, name: str) -> None:
+    merged = merge_listing(SourceList((Listed(title, "https://a.example/1"),)), EMPTY_DECLARATION, "Mine")
+    assert set(declared(*merged.texts()).sources) == {name}
 
 
 def test_what_is_declared_keeps_its_name_and_its_place() -> None:
@@ -51,7 +85,7 @@ def test_a_name_of_something_else_is_not_taken() -> None:
     mine = """CREATE DOMAIN "News" AS CLASS::PAGE; CREATE SOURCE "f1" OF PAGE AT 'https://b.example/';"""
     merged = merge_listing(feeds(1, folder="News"), declared(mine), "Imported")
     found = declared(mine, *merged.texts())
-    assert found.sources["f1-2"].domain == "News (feeds)"
+    assert found.sources["f1 2"].domain == "News (feeds)"
     both = mine + """CREATE DOMAIN "News (feeds)" AS CLASS::OTHER;"""
     with pytest.raises(ListingError, match="'News' is the name of another domain, profile or rule; rename"):
         merge_listing(feeds(1, folder="News"), declared(both), "Imported")
