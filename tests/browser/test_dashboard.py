@@ -349,7 +349,7 @@ async def test_every_page_is_small_with_all_that_it_loads(chromium: Browser, tmp
                 fresh.on("requestfinished", adding_to(asked))
                 await fresh.goto(f"{base}/{path}")
                 sizes[name] = sum([(await each.sizes())["responseBodySize"] for each in asked])
-        assert {name: size for name, size in sizes.items() if not 20_000 < size < MOST_BYTES} == {}
+        assert {name: size for name, size in sizes.items() if not 5_000 < size < MOST_BYTES} == {}
 
 
 def adding_to(asked: list[Request]) -> Callable[[Request], None]:

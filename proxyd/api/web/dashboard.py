@@ -171,7 +171,9 @@ class Dashboard:
         if file is None:
             raise web.HTTPNotFound(text="there is no such file")
         headers = {"Cache-Control": "public, max-age=86400"}
-        return web.Response(body=file.body, content_type=file.media_type, charset="utf-8", headers=headers)
+        answer = web.Response(body=file.body, content_type=file.media_type, charset="utf-8", headers=headers)
+        answer.enable_compression()  # it holds nothing that a request chose
+        return answer
 
     async def sign_in_form(self, request: web.Request) -> web.Response:
         """Show the sign-in form; a cookie proves that the form is ours.
