@@ -147,12 +147,21 @@ class SiteQueries:
         now_s = self._clock.time_s()
         until_s, found = self._kept.get(name, (0.0, []))
         if now_s >= until_s:
-            standings = await self.standings(self._pages[name])
+            standings = await self.standings(await asyncio.to_thread(self._named, self._pages[name]))
             since_s = now_s - _SHOWN_DAYS * _DAY_S
             incidents = await self._sites.incidents([each.name for each in standings], since_s)
             found = [(each, _shown_incidents(incidents.get(each.name, []), now_s)) for each in standings]
             self._kept[name] = now_s + _KEPT_S, found
         return found
+
+    def _named(self, wanted: Sequence[str]) -> list[str]:
+        """Return the sites of some names: those of their sources, or those that AS gives them."""
+        declared = self._profiles.declaration.sources
+        of_title = {}
+        if any(each not in declared for each in wanted):
+            sites = (declared[name] for name in _sites_of(self._profiles.declaration))
+            of_title = {self._profiles.texts.site_name(each.url): each.source_id for each in sites}
+        return list(dict.fromkeys(each if each in declared else of_title.get(each, each) for each in wanted))
 
     async def past(self, name: str) -> SitePast:
         """Return the outages of a site and how long it took to answer."""
@@ -207,8 +216,10 @@ def _state(source: Source, found: StoredSite, now_s: float) -> tuple[str, str]:
     until_s = None if source.site is None else source.site.maintenance_end_s(now_s)
     if until_s is not None:
         return MAINTENANCE, f"until {iso_time(until_s)}"
-    site = found.health.site
-    return UNKNOWN if site is None or not site.is_judged else UP, found.detail
+    site, failing = found.health.site, found.health.failing
+    if site is None or not site.is_judged or (failing is not None and not found.health.answers):
+        return UNKNOWN, found.detail  # of one that has never answered, the first failure says little
+    return UP, found.detail
 
 
 def _shown_day(day: int, known: SiteDay | None) -> ShownDay:

@@ -89,7 +89,7 @@ async def test_a_wrong_token_opens_nothing(browser: Browser) -> None:
     for number, token in enumerate(("", "x", "pxd_000000000000_" + "x" * 43, "\u202e")):
         answer, page = await browser.sign_in(expires_in_s=60.0 + number, token=token)
         assert (answer.status, "proxyd_session" in answer.cookies) == (401, False), token
-        assert "The token is wrong, expired or revoked." in page, token
+        assert "The token is wrong, expired or revoked, or reads only some profiles." in page, token
         assert '"pxd_' not in page, token
 
 

@@ -16,6 +16,7 @@ from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.stages.site_uptime import Incident, SiteChange
+from proxyd.store.listed_rows import Wanted
 from tests.fakes import FakeClock
 from tests.integration.api_world import T0, Running, running_api
 from tests.integration.dashboard_world import HOSTILE, Browser, field
@@ -343,3 +344,33 @@ async def test_a_site_of_tcp_is_changed_on_its_page_and_its_address_is_no_secret
             False,
         )
     assert 'href="tcp:' not in page
+
+
+async def test_an_outage_ends_also_at_another_address(running: Running) -> None:
+    for number in range(3):
+        await probe(running, T0 + 40.0 * number, fails=True)
+    shown = await running.control.queries.sites.standing(SITE)
+    assert (shown.state, len((await running.control.queries.sites.past(SITE)).incidents)) == ("down", 1)
+    await running.control.declarations.declare(f"WATCH 'http://{SITE}/' OF SITE INTO \"P\" DOMAIN NONE;")
+    await probe(running, T0 + 200.0)
+    past = await running.control.queries.sites.past(SITE)
+    assert [each.ended_s for each in past.incidents] == [T0 + 200.25]
+    told_of = await running.control.queries.history.find_notifications(Wanted(), before=None, limit=10)
+    assert any(b"up again" in each.body for each in told_of.rows)
+
+
+async def test_a_site_that_has_never_answered_is_not_up_after_its_first_failure(running: Running) -> None:
+    await probe(running, T0, fails=True)
+    assert (await running.control.queries.sites.standing(SITE)).state == "unknown"
+    await probe(running, T0 + 20.0, fails=True)
+    assert (await running.control.queries.sites.standing(SITE)).state == "down"
+
+
+async def test_a_status_page_finds_its_sites_by_the_names_that_their_watches_give(tmp_path: Path) -> None:
+    async with running_api(tmp_path, status_pages=["public: Shop | gone", "empty: gone"]) as api:
+        await api.control.declarations.declare(f'WATCH \'https://{SITE}/\' OF SITE AS "Shop" INTO "P" DOMAIN NONE;')
+        async with api.client.get("/status/public") as answer:
+            page = await answer.text()
+        assert ("Shop" in page, "No site is shown here yet" in page) == (True, False)
+        async with api.client.get("/status/empty") as answer:
+            assert "All is well" not in await answer.text()

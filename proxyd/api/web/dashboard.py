@@ -200,7 +200,8 @@ class Dashboard:
             return self._sign_in_page(request, back, status=403, error="The form has expired; try again.")
         token = await token_of(self._queries, f"Bearer {form.get('token', '')}")
         if token is None:
-            return self._sign_in_page(request, back, status=401, error="The token is wrong, expired or revoked.")
+            error = "The token is wrong, expired or revoked, or reads only some profiles."
+            return self._sign_in_page(request, back, status=401, error=error)
         self._sessions.end_id(request.cookies.get(COOKIE, ""))
         session = self._sessions.begin(token)
         answer = web.Response(status=303, headers={"Location": back})

@@ -70,6 +70,8 @@ class Estimates:
         if known is None:
             return SourceState(source.source_id, source.url, reading=reading)
         health = SourceHealth(next_seq=known.health.next_seq)
+        if source.site is not None:  # an outage ends, also at another address
+            health = replace(health, failing=known.health.failing, is_sure=known.health.is_sure)
         return SourceState(
             *(source.source_id, source.url),
             next_seq=known.next_seq,
