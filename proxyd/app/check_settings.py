@@ -16,6 +16,7 @@ def check_settings(settings: Settings) -> CheckSettings:
     """Return the settings that the language's checker needs."""
     return CheckSettings(
         chronon_s=settings.chronon,
+        spacing_s=settings.source_spacing,
         can_subscribe=bool(settings.public_url),
         can_mail=bool(settings.smtp and settings.mail_from),
         channel_schemes=frozenset(settings.channel_schemes),

@@ -22,6 +22,7 @@ from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Aggregate, Duration, Expression, Select, Unit, children
+from proxyd.core.model.field_values import length_in_words
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     BUILT_IN_NAME,
@@ -196,6 +197,7 @@ class RuleChecker:
         sources = self._sources(rule, profiles, page_classes)
         self._check_options(rule)
         self._check_screenshot(rule, sources)
+        self._check_gap(rule, sources)
         start, end = self._period(rule)
         if trigger is None or query is None or start is None or end is None:
             return None
@@ -350,6 +352,20 @@ class RuleChecker:
         bindings = [Binding(page_classes[0].name, page_classes[0])]
         scope = Scope(bindings, event=rule.trigger.kind, event_class=page_classes[0])
         return replace(limit, key=scope.resolve(limit.key, self._reporter)[0])
+
+    def _check_gap(self, rule: InsertNotification, source_ids: Sequence[str]) -> None:
+        """Warn of sources that are not asked as often as EVERY says, because of the least time between two probes."""
+        least_s, gap = self._settings.spacing_s, rule.longest_gap
+        if gap is None or gap.value.in_seconds(chronon_s=self._settings.chronon_s) >= least_s:
+            return
+        sources = (each for each in map(self._known.sources.get, source_ids) if each is not None)
+        slow = next((each.source_id for each in sources if not (each.politeness and each.politeness.spacing)), None)
+        if slow is not None:
+            message = (
+                f"the source {slow!r} is asked every {length_in_words(least_s)} at most, as source_spacing says: "
+                "give it POLITENESS SPACING, or let EVERY be longer"
+            )
+            self._reporter.warn(message, gap.span)
 
     def _check_screenshot(self, rule: InsertNotification, source_ids: Sequence[str]) -> None:
         """Warn of sources that have no pictures, because no browser shows them."""

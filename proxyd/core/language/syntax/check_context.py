@@ -19,6 +19,7 @@ class CheckSettings:
     """What the checker must know about the daemon."""
 
     chronon_s: float = 10.0  # length of a chronon; durations are compared with it
+    spacing_s: float = 0.0  # least time between two probes of a source that sets none
     can_subscribe: bool = True  # whether hubs can reach the daemon; if not, WEBSUB ON has no effect
     can_mail: bool = True  # whether there is a mail server; if not, DELIVERY MAIL waits for one
     # The schemes that DELIVERY CHANNEL may use; `None` for every scheme

@@ -421,3 +421,21 @@ def test_a_profile_whose_trouble_is_told_warns_of_a_site_that_nobody_hears_of() 
     for default, tell, expected in (("", "", [warned]), ("", "TELL LOG 's'", []), ("DELIVER TO LOG 'd'", "", [])):
         checked = check([SourceText("t", trouble.format(default) + site.format(tell))])
         assert [each.message for each in checked.warnings if "leaves sites out" in each.message] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_warned"),
+    [
+        ("WATCH 'https://a.example/' OF PAGE EVERY 1 MINUTE;", True),
+        ("WATCH 'https://a.example/' OF PAGE EVERY 5 MINUTES;", False),
+        (
+            "CREATE SOURCE \"a.example\" OF PAGE AT 'https://a.example/' POLITENESS SPACING 1 MINUTE;"
+            + "WATCH 'https://a.example/' OF PAGE EVERY 1 MINUTE;",
+            False,
+        ),
+    ],
+)
+def test_a_gap_that_is_shorter_than_the_spacing_is_warned_of(text: str, is_warned: bool) -> None:
+    checked = check([SourceText("a.profile", text)], CheckSettings(spacing_s=300.0))
+    assert checked.errors == ()
+    assert ["asked every 5 min at most" in one.message for one in checked.warnings] == [True] * is_warned
