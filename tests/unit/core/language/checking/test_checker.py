@@ -423,16 +423,15 @@ def test_a_profile_whose_trouble_is_told_warns_of_a_site_that_nobody_hears_of() 
         assert [each.message for each in checked.warnings if "leaves sites out" in each.message] == expected
 
 
+ASKED_OFTEN = "CREATE SOURCE \"a.example\" OF PAGE AT 'https://a.example/' POLITENESS SPACING 1 MINUTE;"
+
+
 @pytest.mark.parametrize(
     ("text", "is_warned"),
     [
         ("WATCH 'https://a.example/' OF PAGE EVERY 1 MINUTE;", True),
         ("WATCH 'https://a.example/' OF PAGE EVERY 5 MINUTES;", False),
-        (
-            "CREATE SOURCE \"a.example\" OF PAGE AT 'https://a.example/' POLITENESS SPACING 1 MINUTE;"
-            + "WATCH 'https://a.example/' OF PAGE EVERY 1 MINUTE;",
-            False,
-        ),
+        (f"{ASKED_OFTEN} WATCH 'https://a.example/' OF PAGE EVERY 1 MINUTE;", False),
     ],
 )
 def test_a_gap_that_is_shorter_than_the_spacing_is_warned_of(text: str, is_warned: bool) -> None:
