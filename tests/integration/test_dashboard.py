@@ -25,6 +25,7 @@ from proxyd.app.server import make_app
 from proxyd.core.model.day_parts import QuietHours
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.item import Item
 from proxyd.core.planning.allocation.week_plan import TradePoint
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.programs.stream_state import Spell
@@ -463,6 +464,24 @@ async def test_what_is_watched_already_is_edited_and_said_so(browser: Browser) -
     _, page = await browser.get("/sources")
     assert "In place of: WATCH &#39;https://example.org/feed&#39; WHERE title ILIKE &#39;%kernel%&#39;" in page
     assert 'class="said warn" role="status"><bdi>DELIVERY MAIL waits' in page
+
+
+async def test_a_form_with_an_error_still_offers_what_the_page_holds(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look(_self: FeedDiscovery, url: str, *_: object, **__: object) -> Discovered:
+        page = Item("", {"text": "In stock: 3"}, None, "x")
+        return Discovered(changed(url, [page], T0), "PAGE", preview="<p>In stock: <b>3</b></p>")
+
+    monkeypatch.setattr(FeedDiscovery, "look", look)
+    await browser.sign_in()
+    form = {"url": "https://shop.example/lamp", "kind": "value", "to": "me@example.org"}
+    unread = {"headers": "no colon", "selector": "b"}
+    for wrong, status, said in (({}, 400, "choose the value"), (unread, 422, "no header")):
+        answer, page = await browser.post("/add", form | wrong)
+        assert (answer.status, said in page) == (status, True), page
+        assert ("a value: click on it below" in page, "<b>3</b>" in page) == (not wrong, not wrong)
+        assert 'value="me@example.org"' in page
 
 
 async def test_a_value_is_not_read_at_what_is_no_address(browser: Browser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.base.clock import zone_name
-from proxyd.core.errors import ConfigError
+from proxyd.core.errors import BusyError, ConfigError
 from proxyd.core.language import (
     Parsed,
     Watch,
@@ -235,15 +236,24 @@ class AddPages:
                 )
             changes = await self._profiles.declare(text)
         except ConfigError as error:
-            return self._page(request, chosen, status=422, error="; ".join(error.problems))
+            return await self._again(request, chosen, 422, "; ".join(error.problems))
         except EXPECTED as error:
-            return self._page(request, chosen, status=answer_to(error).status, error=_said(error))
+            return await self._again(request, chosen, answer_to(error).status, _said(error))
         added = next(iter(changes.added), "")
         said = f"Watching {chosen.url}: {_last_line(text)}"
         said += "" if old is None else f" In place of: {_last_line(old)}"
         request[SIGNED].session.say(said, *warnings_of(changes))
         there = "/sites" if chosen.kind == "site" else f"/rules/{part(added)}" if added else "/sources"
         raise web.HTTPSeeOther(URL(there, encoded=True))
+
+    async def _again(self, request: web.Request, chosen: _Choices, status: int, error: str) -> web.Response:
+        """Return the form with an error and all that it offered; what the address holds is looked at once more."""
+        shown = None
+        with suppress(ConfigError, BusyError):
+            if chosen.kind != "site" and address_to_watch(chosen.url):
+                looked = await self._discovery.look(chosen.url, chosen.way, wants_preview=True)
+                shown = Shown.of(looked) if looked.outcome.kind.is_success else None
+        return self._page(request, chosen, status=status, error=error, shown=shown)
 
     def _edit_watch(self, text: str) -> tuple[str, str | None]:
         """Return a text whose WATCH keeps the options of the one that it replaces, and that one, if there is one."""
