@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -176,7 +176,7 @@ def build(
         settings.profiles,
         recall,
         parts.clock,
-        check_settings(settings),
+        replace(check_settings(settings), is_secret_set=lambda secret: parts.secrets.resolve(secret) is not None),
         metrics,
         parts.secrets.resolve,
         load,

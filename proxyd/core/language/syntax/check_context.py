@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from proxyd.core.errors import RuleCheckError
 from proxyd.core.language.syntax.nodes import SourceText
 from proxyd.core.language.syntax.token_reader import MAX_ERRORS
+from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Domain
 
@@ -27,6 +28,7 @@ class CheckSettings:
     chats: frozenset[str] | None = None  # schemes that are sent to by what is installed; ``None``: all
     # Returns why that library, or the network guard, refuses a channel's address, or `None`
     channel_problem: Callable[[str], str | None] | None = None
+    is_secret_set: Callable[[SecretRef], bool] = lambda _: True  # only the daemon knows its own
     # Why no page can be rendered, or `None`; FETCH BROWSER then waits for a browser
     browser_missing: str | None = None
     # Whether the texts were accepted before: what only other settings forbid is then a warning

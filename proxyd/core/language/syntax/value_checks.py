@@ -264,6 +264,13 @@ class Values:
         elif not secret.name.startswith(SECRET_PREFIX) or secret.name == SECRET_PREFIX:
             message = f"the name of a secret must start with {SECRET_PREFIX!r}; found {secret.name!r}"
             self.reporter.error(message, span)
+        if not self.reporter.has_error(span) and not self._settings.is_secret_set(secret):
+            told = (
+                "set it where the daemon runs, and restart"
+                if secret.kind == "env"
+                else "put it into the folder secrets"
+            )
+            self.reporter.warn_once(f"{secret.name} is not set: {told}", span)
 
     def mail(self, address: str, span: TextSpan) -> None:
         """Report a text that is not a mail address."""

@@ -423,6 +423,17 @@ def test_a_profile_whose_trouble_is_told_warns_of_a_site_that_nobody_hears_of() 
         assert [each.message for each in checked.warnings if "leaves sites out" in each.message] == expected
 
 
+def test_a_secret_that_the_daemon_does_not_have_is_warned_of_once() -> None:
+    known = CheckSettings(is_secret_set=lambda secret: secret.name == "SECRET_B")
+    watches = (
+        f"WATCH 'https://{name}.example/' TELL WEBHOOK 'https://r.example/' SECRET ENV 'SECRET_{secret}';"
+        for name, secret in (("a", "A"), ("b", "A"), ("c", "B"))
+    )
+    checked = check([SourceText("a.profile", "\n".join(watches))], known)
+    told = [str(one).splitlines()[0] for one in checked.warnings]
+    assert told == ["a.profile:1:33: SECRET_A is not set: set it where the daemon runs, and restart"]
+
+
 ASKED_OFTEN = "CREATE SOURCE \"a.example\" OF PAGE AT 'https://a.example/' POLITENESS SPACING 1 MINUTE;"
 
 
