@@ -272,7 +272,7 @@ async def test_refusals_say_what_to_do_next(running: Running) -> None:
         assert refused.value.status == 401
     reader = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
     async with Client.over_http(base, reader) as client:
-        with pytest.raises(ApiError, match=r"scope admin; yours is read\n.*wider scope: `proxyd token create"):
+        with pytest.raises(ApiError, match=r"scope admin; yours is read\n.*may do this: `proxyd token create"):
             await client.tokens()
         with pytest.raises(ApiError, match="limit"):
             await client.plan(limit=0)
@@ -294,7 +294,7 @@ async def test_the_waiting_client_works_where_a_loop_runs() -> None:
             403,
             b'{"title": "No"}',
             {},
-            "No\ncreate one with a wider scope: `proxyd token create --name NAME --scope SCOPE`",
+            "No\ncreate one that may do this: `proxyd token create --name NAME --scope SCOPE`",
         ),
         (422, b'{"title": "T", "errors": [{"detail": "d", "file": "f", "line": 3, "column": 4}]}', {}, "T\nf:3:4: d"),
         (422, b'{"title": "T", "errors": [{"detail": "d", "pointer": "/a"}]}', {}, "T\n/a: d"),

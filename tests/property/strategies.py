@@ -318,7 +318,7 @@ watches = st.builds(
     st.none() | located(st.none() | durations),
     st.none() | located_texts(),
     st.none() | located(st.builds(QuietHours, texts, st.none() | texts)),
-    st.none() | located_names(),
+    tuples_of(located_names()),
     st.none() | located_names(),
     st.none() | st.sampled_from(EventKind),
     st.none() | _afters,

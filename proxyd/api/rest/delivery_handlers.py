@@ -135,7 +135,7 @@ def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -
         listing("/api/v1/webhooks", listed.list_webhooks, wire.Items[wire.WebhookShown]),
         listing("/api/v1/tokens", listed.list_tokens, wire.Items[wire.TokenShown], scope="admin"),
         Endpoint("POST", "/api/v1/tokens", "admin", handlers.make_token, wire.TokenMade, body=wire.TokenWanted,
-                 status=201, raises=(409, 413, 422)),
+                 status=201, raises=(404, 409, 413, 422, 503)),
         Endpoint("DELETE", "/api/v1/tokens/{name}", "admin", handlers.drop_token, wire.Dropped, raises=(404,)),
     )  # fmt: skip
 
