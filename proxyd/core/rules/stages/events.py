@@ -318,8 +318,14 @@ def _silent(
     if not is_first:
         return known_before
     contact_s, is_surely_new = state.first_contact_s or 0.0, has_been_empty(state)
-    of_first = (each for each in new if (each.published_s or (inf if is_surely_new else 0.0)) <= contact_s)
+    of_first = (each for each in new if _latest_s(each, inf if is_surely_new else 0.0) <= contact_s)
     return [*known_before, *of_first]
+
+
+def _latest_s(item: Item, undated_s: float) -> float:
+    """Return when an item was published at the latest: most feeds leave out the parts of a second."""
+    at_s = item.published_s or undated_s
+    return at_s + 1.0 if at_s.is_integer() and item.published_s else at_s
 
 
 def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:

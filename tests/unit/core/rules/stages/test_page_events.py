@@ -20,7 +20,7 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.stages.observation import Observation
-from tests.fleets import Drive, changed, recall, unchanged
+from tests.fleets import Drive, changed, item, recall, unchanged
 
 T0 = 1_000_000_000.0
 CLASSES = """CREATE DOMAIN "D" AS
@@ -413,3 +413,11 @@ async def test_a_silent_field_keeps_its_last_value_while_the_rest_of_the_page_ch
     for number, each in enumerate([row("a", 9), *silent, row("a", 7)]):
         told += rows(await found.see(changed("s", [each], T0 + 10.0 * number)))
     assert told == [[{"OLD.n": 9, "NEW.n": 7}]]
+
+
+@pytest.mark.parametrize(("after_s", "is_news"), [(0.0, True), (0.4, False), (-1.0, False), (0.6, True)])
+async def test_an_item_of_the_second_in_which_a_feed_was_empty_is_news(after_s: float, *, is_news: bool) -> None:
+    found = Drive(accepting("WATCH 'https://news.example/feed';"))
+    await found.see(changed("news.example/feed", [], T0 + 0.5))
+    seen = await found.see(changed("news.example/feed", [item("1", T0 + after_s)], T0 + 10.0))
+    assert [each.seed for each in seen.found.events] == [not is_news]
