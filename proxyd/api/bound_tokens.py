@@ -44,8 +44,7 @@ async def check_bounds(
         await _check_source(request, within, profiles, queries)
         return None
     if within is Within.RULE:
-        name, rules = request.match_info["name"], known_declaration(queries.profiles).rules
-        if name not in rules or not set(rules[name].profiles) & set(profiles):
+        if not _is_rule_of(name := request.match_info["name"], profiles, queries):
             raise no_such("rule", name, ())
         return None
     name = request.match_info["name"] if within is Within.PROFILE else request.query.get("profile", "")
@@ -54,7 +53,15 @@ async def check_bounds(
     known = set(profiles) & set(known_declaration(queries.profiles).profiles)
     if name not in known:
         raise no_such("profile", name, known)
+    rule = request.query.get("rule")
+    if rule is not None and not _is_rule_of(rule, profiles, queries):  # or the handler would name others that are alike
+        raise no_such("rule", rule, ())
     return None
+
+
+def _is_rule_of(name: str, profiles: Sequence[str], queries: Queries) -> bool:
+    rules = known_declaration(queries.profiles).rules
+    return name in rules and bool(set(rules[name].profiles) & set(profiles))
 
 
 async def _check_source(request: web.Request, within: Within, profiles: Sequence[str], queries: Queries) -> None:

@@ -11,7 +11,6 @@ from math import inf
 from aiohttp import web
 
 from proxyd.api import wire
-from proxyd.api.bound_tokens import Within
 from proxyd.api.endpoint import Endpoint, listing
 from proxyd.api.item_lists import ItemLists
 from proxyd.api.peers import NO_PEERS, Peers
@@ -310,7 +309,7 @@ class _SiteListings:
         """Return the endpoints of sites."""
         return (
             listing("/api/v1/sites", self.list_sites, wire.Page[wire.SiteShown], wire.ListWindow),
-            listing("/api/v1/sites/{name}", self.get_site, wire.SiteDetails, raises=(404,), within=Within.SOURCE),
+            listing("/api/v1/sites/{name}", self.get_site, wire.SiteDetails, raises=(404,)),
         )
 
     async def list_sites(self, window: wire.ListWindow) -> wire.Page[wire.SiteShown]:

@@ -157,11 +157,10 @@ class SiteQueries:
     def _named(self, wanted: Sequence[str]) -> list[str]:
         """Return the sites of some names: those of their sources, or those that AS gives them."""
         declared = self._profiles.declaration.sources
-        of_title = {}
-        if any(each not in declared for each in wanted):
-            sites = (declared[name] for name in _sites_of(self._profiles.declaration))
-            of_title = {self._profiles.texts.site_name(each.url): each.source_id for each in sites}
-        return list(dict.fromkeys(each if each in declared else of_title.get(each, each) for each in wanted))
+        names = _sites_of(self._profiles.declaration)
+        found = {self._profiles.texts.site_name(declared[name].url): name for name in names}
+        found |= dict(zip(names, names, strict=True))
+        return list(dict.fromkeys(found.get(each, each) for each in wanted))
 
     async def past(self, name: str) -> SitePast:
         """Return the outages of a site and how long it took to answer."""

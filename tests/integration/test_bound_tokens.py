@@ -31,13 +31,13 @@ REFUSED = [each for each in _ENDPOINTS if each.scope is not None and each.within
 MINE = (
     *("/profiles/Mine", "/profiles/Mine/feed.atom", "/profiles/Mine/feed.json", "/rules/mine", "/rules/mine/intervals"),
     *("/notifications?profile=Mine", "/items?profile=Mine&view=all", "/sources/mine.example%2Ffeed/items"),
-    *("/items/{mine}", "/sites/site.mine.example"),
+    "/items/{mine}",
 )
 HIDDEN = (
     *("/profiles/Hidden", "/profiles/P", "/profiles/Hidden/feed.atom", "/profiles/Hidden/feed.json", "/rules/hidden"),
     *("/rules/r", "/rules/hidden/intervals", "/notifications?profile=Hidden", "/items?profile=Hidden&view=all"),
-    *("/sources/hidden.example%2Ffeed/items", "/sources/s/items", "/items/{hidden}", "/sites/site.hidden.example"),
-    "/stream?profile=Hidden",
+    *("/sources/hidden.example%2Ffeed/items", "/sources/s/items", "/items/{hidden}"),
+    *("/stream?profile=Hidden", "/stream?profile=Mine&rule=hidden", "/notifications?profile=Mine&rule=hidden"),
 )
 
 

@@ -248,7 +248,10 @@ class GoogleReader:
             raise BadRequestError("; ".join(error.problems)) from error
         (watch,) = parse(text).statements
         known = self._queries.profiles.declaration
-        if watch.name.value not in known.rules:
+        same = known.rules.get(watch.name.value)
+        if same is not None and known.sources[same.source_ids[0]].url != found.outcome.source_id:
+            raise BadRequestError(f"{watch.name.value} is the name of another watch: add this one on the dashboard")
+        if same is None:
             await self._queries.profiles.declare(text, instead_of=known, by=by)
         return self._queries.profiles.declaration.rules[watch.name.value].source_ids[0]
 

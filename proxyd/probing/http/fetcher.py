@@ -288,7 +288,7 @@ class Fetcher:
                             trace.note_certificate(end_s)
                         line = await _first_line(reader) if course.request.wants_line else b""
                     finally:
-                        writer.close()
+                        writer.transport.abort()  # to end TLS in order would wait for the other side, for up to 30 s
             trace.count_bytes(len(line))
             return FetchResponse(200, str(url), CIMultiDictProxy(CIMultiDict()), line, trace.requests, host=host)
 
