@@ -249,7 +249,8 @@ class GoogleReader:
         (watch,) = parse(text).statements
         known = self._queries.profiles.declaration
         same = known.rules.get(watch.name.value)
-        if same is not None and known.sources[same.source_ids[0]].url != found.outcome.source_id:
+        url = found.outcome.source_id
+        if same is not None and not any(known.sources[each].url == url for each in same.source_ids[:1]):
             raise BadRequestError(f"{watch.name.value} is the name of another watch: add this one on the dashboard")
         if same is None:
             await self._queries.profiles.declare(text, instead_of=known, by=by)
