@@ -50,7 +50,7 @@ def new_token(
 async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False) -> Token | None:
     """Return the token of an ``Authorization`` header, or ``None`` if it is not valid.
 
-    One that reads only some profiles is valid only where that is looked after.
+    One that reads only some profiles is valid only for a caller that checks its bounds (``may_be_bound``).
     """
     kind, _, value = header.partition(" ")
     match = _FORM.fullmatch(value.strip())

@@ -15,7 +15,7 @@ from proxyd.daemon.reading import no_such_item
 
 
 class Within(Enum):
-    """By what an endpoint tells in which profile it reads."""
+    """How a request says which profile it reads."""
 
     PROFILE = "the name of a profile in its path"
     RULE = "the name of a rule in its path"
@@ -36,7 +36,7 @@ async def check_bounds(
 ) -> web.Response | None:
     """Return the refusal of a request whose token is bound to some profiles, or ``None`` if it reads only those.
 
-    Raises ``NotFoundError`` for what is in other profiles as for what does not exist.
+    Raises ``NotFoundError``, with the same words for what is in other profiles and for what does not exist.
     """
     if within is None:
         return problem(403, "Forbidden", f"this token reads only {_named(profiles)}; this needs one that reads all")

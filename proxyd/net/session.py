@@ -372,6 +372,6 @@ class GuardedConnector(aiohttp.TCPConnector):
                 return await asyncio.open_connection(sock=opened)
             self._tls = self._tls or _tls_context()
             return await asyncio.open_connection(sock=opened, ssl=self._tls, server_hostname=host)
-        except BaseException:
+        except BaseException:  # also if the probe is cancelled during the handshake: no transport owns the socket yet
             opened.close()
             raise

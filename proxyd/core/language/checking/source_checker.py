@@ -113,7 +113,7 @@ def _check_no_site(statement: SourceOptions, page_class: PageClass, reporter: Re
 
 
 def _check_connection(statement: CreateSource, reporter: Reporter) -> None:
-    """Report what is sent with requests, where nothing is sent."""
+    """Report headers, credentials and bodies for an address to which nothing is sent."""
     scheme = statement.url.value.partition("://")[0]
     if scheme not in CONNECTIONS:
         return
