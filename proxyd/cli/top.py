@@ -71,16 +71,16 @@ class TopView:
         async def samples() -> Samples:
             return Samples.read(await client.metrics())
 
-        async def listed() -> object:
+        async def sources() -> object:
             return listed_for, await client.sources(text=state.text, order=state.order, limit=MOST_LISTED)
 
-        async def opened() -> object:
+        async def source() -> object:
             return await client.explain(state.source), await client.items(state.source, limit=MOST)
 
         if state.screen == "sources":
-            return {"ready": (None, ready), "listed": (listed_for, listed)}
+            return {"ready": (None, ready), "listed": (listed_for, sources)}
         if state.screen == "source":
-            return {"ready": (None, ready), "opened": (state.source, opened)}
+            return {"ready": (None, ready), "opened": (state.source, source)}
         failing = partial(client.sources, failing=True, silent=True, limit=MOST)
         plan, news = partial(client.plan, limit=MOST), partial(client.notifications, limit=MOST)
         state_of: dict[str, Callable[[], Awaitable[Any]]] = {"ready": ready, "samples": samples, "plan": plan}

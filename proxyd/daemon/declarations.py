@@ -52,10 +52,10 @@ from proxyd.daemon.declared_texts import (
     GivenTexts,
     OnlyIf,
     check_texts,
+    describe_removal,
     key_of,
     only_profile,
     read_sent,
-    removed_in_words,
     sources_only_of,
     texts_of,
 )
@@ -306,7 +306,7 @@ class Declarations:
             given, warnings = await self._with(texts, only_if)
             return replace(await self._swap_for(given, by), warnings=warnings)
 
-    async def removed(self, *, limit: int) -> list[Removed]:
+    async def removals(self, *, limit: int) -> list[Removed]:
         """Return what was removed from the API's declaration in the last day, newest first."""
         return await self._store.removed.load(self._clock.time_s(), limit=limit)
 
@@ -325,7 +325,7 @@ class Declarations:
         texts = [self._given.api[key] for key in gone]
         changes = await self._swap(given)
         if by is not None and gone:
-            kind, name = removed_in_words(gone)
+            kind, name = describe_removal(gone)
             removed = Removed(token_urlsafe(8), kind, name, "\n".join(texts), self._clock.time_s(), by)
             await self._store.removed.keep(removed)
         return changes
@@ -432,7 +432,7 @@ class Declarations:
         """Accept texts and run them; at a start ``week`` returns the plan of the week that was stored."""
         checked = await self._check(given.all(), accepted_before=accepted_before)
         declaration, now_s = checked.declaration, self._clock.time_s()
-        accepted = await self._store.declarations.accept(given.stored(), declaration.rules.values(), now_s)
+        accepted = await self._store.declarations.accept(given.rows(), declaration.rules.values(), now_s)
         if week is not None:
             await restore(self._decider, self._store, self._load_sources, await week, now_s)
         await self.suspensions.follow(declaration)

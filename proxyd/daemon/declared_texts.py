@@ -88,7 +88,7 @@ class GivenTexts:
         """Return all texts, those of the API last."""
         return [*self.files, *texts_of(self.api)]
 
-    def stored(self) -> list[StoredText]:
+    def rows(self) -> list[StoredText]:
         """Return the texts as they are stored."""
         files = [StoredText(each.file, "file", each.text) for each in self.files]
         return [*files, *(StoredText(name, API_TEXT, text) for name, text in self.api.items())]
@@ -256,12 +256,12 @@ def key_of(kind: StatementKind, name: str) -> str:
     return f"{API_TEXT}:{kind.value.lower()}:{name}"
 
 
-def removed_in_words(keys: Sequence[str]) -> tuple[str, str]:
+def describe_removal(keys: Sequence[str]) -> tuple[str, str]:
     """Return the kind and the name of what some of the API's texts declared.
 
-    >>> removed_in_words(["api:notification:a", "api:notification:b"])
+    >>> describe_removal(["api:notification:a", "api:notification:b"])
     ('notification', 'a, b')
-    >>> removed_in_words([f"api:source:{number}" for number in range(9)] + ["api:profile:P"])
+    >>> describe_removal([f"api:source:{number}" for number in range(9)] + ["api:profile:P"])
     ('statements', '0, 1, 2, 3, 4 and 5 more')
     """
     pairs = [key.split(":", 2)[1:] for key in keys]

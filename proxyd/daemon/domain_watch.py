@@ -75,7 +75,7 @@ class DomainWatch:
 
     async def _answer(self, host: str) -> DomainAnswer:
         """Return when the domain of a host expires, by an answer of today or a new one."""
-        now_s, domain = self._clock.time_s(), await asyncio.to_thread(registered_domain, host)
+        now_s, domain = self._clock.time_s(), await asyncio.to_thread(registrable_domain, host)
         if domain is None:
             return DomainAnswer(now_s, problem="the host is in no domain that can be registered")
         for each in self._known.domains.values():
@@ -109,10 +109,10 @@ def _suffixes() -> tuple[PublicSuffixList, PublicSuffixList]:
     return PublicSuffixList(accept_unknown=False), PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
-def registered_domain(host: str) -> str | None:
+def registrable_domain(host: str) -> str | None:
     """Return the domain that is registered for a host, or ``None``: an address, or a name that somebody gives out.
 
-    >>> [registered_domain(host) for host in ("a.shop.example.co.uk", "me.github.io", "192.0.2.1", "localhost")]
+    >>> [registrable_domain(host) for host in ("a.shop.example.co.uk", "me.github.io", "192.0.2.1", "localhost")]
     ['example.co.uk', None, None, None]
     """
     whole, icann = (each.privatesuffix(host) for each in _suffixes())

@@ -147,14 +147,14 @@ class SiteQueries:
         now_s = self._clock.time_s()
         until_s, found = self._kept.get(name, (0.0, []))
         if now_s >= until_s:
-            standings = await self.standings(await asyncio.to_thread(self._named, self._pages[name]))
+            standings = await self.standings(await asyncio.to_thread(self._sites_with_names, self._pages[name]))
             since_s = now_s - _SHOWN_DAYS * _DAY_S
             incidents = await self._sites.incidents([each.name for each in standings], since_s)
             found = [(each, _shown_incidents(incidents.get(each.name, []), now_s)) for each in standings]
             self._kept[name] = now_s + _KEPT_S, found
         return found
 
-    def _named(self, wanted: Sequence[str]) -> list[str]:
+    def _sites_with_names(self, wanted: Sequence[str]) -> list[str]:
         """Return the sites of some names: those of their sources, or those that AS gives them."""
         declared = self._profiles.declaration.sources
         names = _sites_of(self._profiles.declaration)

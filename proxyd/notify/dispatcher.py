@@ -80,7 +80,7 @@ class Dispatcher:
         self._digests_s: float | None = 0.0  # when the next one may be due; new notifications may be due earlier
         self._wake = Signal()
         self._next_s: float | None = None  # when something is due that nobody has claimed, at the last look
-        metrics.outbox_stalled.set_function(self._stalled_s)
+        metrics.outbox_stalled.set_function(self._stall_s)
         self._extended_s = 0.0  # when the claims of what is under way were extended
         self._running: dict[asyncio.Task[None], DueDelivery] = {}
         self._draining = False
@@ -112,7 +112,7 @@ class Dispatcher:
                 await asyncio.wait(late)
                 await self._outbox.give_back(left, self._clock.time_s())
 
-    def _stalled_s(self) -> float:
+    def _stall_s(self) -> float:
         """Return for how long something has been due that nobody has claimed, other than at shut endpoints."""
         return 0.0 if self._next_s is None else max(0.0, self._clock.time_s() - self._next_s)
 

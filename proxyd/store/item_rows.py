@@ -270,7 +270,7 @@ class SqlReading:
                     select(t.marks).where(_m.person == person, _m.position.in_([row.position for row in known]))
                 )
             }
-            new = [_marked(row, old.get(row.position), read, starred, now_s) | {"person": person} for row in known]
+            new = [_mark_row(row, old.get(row.position), read, starred, now_s) | {"person": person} for row in known]
             execute_many(connection, _UPSERT_MARK, new)
             return len(known)
 
@@ -300,7 +300,7 @@ class SqlReading:
             pass
 
 
-def _marked(item: Any, old: Any, read: bool | None, starred: bool | None, now_s: float) -> dict[str, Any]:
+def _mark_row(item: Any, old: Any, read: bool | None, starred: bool | None, now_s: float) -> dict[str, Any]:
     """Return the row of ``marks`` of an item whose row was ``old``, if it had one, without the person."""
     is_read, starred_s = (None, None) if old is None else (old.is_read, old.starred_s)
     if read is not None:
@@ -322,7 +322,7 @@ def _raise_up_to(connection: Connection, names: Sequence[str], position: int, pe
 # -- lists
 
 
-def _marked_items(person: str, *, only_marked: bool = False) -> Select[*tuple[Any, ...]]:
+def _items_and_marks(person: str, *, only_marked: bool = False) -> Select[*tuple[Any, ...]]:
     """Return a query of the places of items, and of whether a person has read and starred them."""
     # databases walk an index of marks only if no outer join leads to it
     is_theirs = and_(_m.position == _i.position, _m.person == person)
@@ -358,8 +358,8 @@ class _Scan:
         self._shelf = shelf
         self._start = start
         self._upwards = upwards
-        self._items = _marked_items(shelf.person)
-        self._marks = _marked_items(shelf.person, only_marked=True).where(_m.person == shelf.person)
+        self._items = _items_and_marks(shelf.person)
+        self._marks = _items_and_marks(shelf.person, only_marked=True).where(_m.person == shelf.person)
 
     def rows(self) -> Iterator[Row[Any]]:
         """Yield the rows of the items."""
@@ -430,7 +430,7 @@ def _read_items(connection: Connection, positions: Sequence[int], person: str) -
     """Return the items at some positions, newest first."""
     if not positions:
         return []
-    query = _marked_items(person).add_columns(_i.item_id, _i.fields, _i.exact, _i.gone_s, _i.is_update)
+    query = _items_and_marks(person).add_columns(_i.item_id, _i.fields, _i.exact, _i.gone_s, _i.is_update)
     newest = query.where(_i.position.in_(positions)).order_by(_i.position.desc())
     return [_found(row) for row in connection.execute(newest)]
 

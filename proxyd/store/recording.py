@@ -119,7 +119,7 @@ def record_observations(connection: Connection, observations: Sequence[Observati
         if event.kind is not EventKind.INSERT and event.kind in o.found.kept_kinds
     ]
     execute_many(connection, _INSERT_CHANGE, changed)
-    aside = [_unawaited_row(o.state.source_id, event) for o in observations for event in o.found.unawaited]
+    aside = [_aside_row(o.state.source_id, event) for o in observations for event in o.found.unawaited]
     execute_many(connection, _INSERT_UNAWAITED, aside)
     of_sources = [rows.source_event_row(o.state.source_id, each) for o in observations for each in o.source_events]
     execute_many(connection, _INSERT_SOURCE_EVENT, of_sources)
@@ -235,7 +235,7 @@ def _probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
     }
 
 
-def _unawaited_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
+def _aside_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
     """Return the parameters that keep an update that no rule awaits, unless one was kept within a day before it."""
     row = rows.change_row(source_id, stored)
     return {f"new_{name}": row[name] for name in _UNAWAITED_COLUMNS} | {"recent_s": stored.seen_s - rows.DAY_S}

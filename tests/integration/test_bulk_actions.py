@@ -70,7 +70,7 @@ async def test_what_is_removed_together_is_had_back_together_and_files_are_named
     page = await choose(browser, path, A, B, "s" if path == "/sources" else "r", do="remove")
     assert (A in declared.declaration.rules, C in declared.declaration.rules) == (False, True)
     assert "a.profile, line " in page
-    (removed,) = await declared.removed(limit=5)
+    (removed,) = await declared.removals(limit=5)
     assert removed.name == "a.example, b.example"
     await declared.restore(removed.removed_id)
     assert {A, B, C} <= set(declared.declaration.rules)

@@ -212,7 +212,7 @@ async def test_a_phone_adds_moves_and_removes_sources(running: Running, found: d
     gone = ("ac", "unsubscribe"), ("s", "feed/blog.example/feed.xml"), ("s", "feed/page.example/a")
     assert await phone.post("subscription/edit", *gone) == (200, "OK")
     assert set(declared.declaration.sources) == {"s", "a/b c"}
-    assert [each.by for each in await declared.removed(limit=5)] == ["token write None"] * 2
+    assert [each.by for each in await declared.removals(limit=5)] == ["token write None"] * 2
 
 
 async def test_a_phone_is_told_why_it_cannot_change_a_source(running: Running, found: dict[str, Discovered]) -> None:

@@ -175,8 +175,8 @@ class ProfileHandlers:
 
         The texts may hold tokens of chats, so it takes a token of scope write.
         """
-        found = await self._profiles.removed(limit=_MOST_REMOVED)
-        return wire.Items[wire.RemovedShown](items=[payloads.removed(each) for each in found])
+        found = await self._profiles.removals(limit=_MOST_REMOVED)
+        return wire.Items[wire.RemovedShown](items=[payloads.removal(each) for each in found])
 
     async def restore(self, request: web.Request) -> wire.ChangesMade:
         """Declare again what was removed in the last day."""

@@ -77,7 +77,7 @@ class Dashboard:
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
         gate = PageGate(self._sessions, self._renderer.problem, self._peers)
-        app.middlewares.append(gate.unknown)
+        app.middlewares.append(gate.show_not_found)
         for route in self.routes():
             app.router.add_route(route.method, pattern(route.path), gate.guard(route))
 

@@ -79,7 +79,7 @@ class PageGate:
         async def admit(request: web.Request) -> web.StreamResponse:
             return await self._admit(request, route)
 
-        async def guarded(request: web.Request) -> web.StreamResponse:
+        async def answer_guarded(request: web.Request) -> web.StreamResponse:
             if route.most_bytes is not None:
                 request = request.clone(client_max_size=route.most_bytes)
                 request[_MOST_WITH_FILES] = route.most_bytes
@@ -92,21 +92,21 @@ class PageGate:
                 shown.headers["Content-Security-Policy"] = route.policy
             return shown
 
-        return guarded
+        return answer_guarded
 
     @property
-    def unknown(self) -> Middleware:
+    def show_not_found(self) -> Middleware:
         """A middleware that shows browsers a page for an unknown address or method."""
 
         @web.middleware
-        async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def answer_with_page(request: web.Request, handler: Handler) -> web.StreamResponse:
             if request.match_info.http_exception is None or not _is_for_browsers(request):
                 return await handler(request)
             if (signed := await self._sessions.find(request.cookies.get(COOKIE, ""))) is not None:
                 request[SIGNED] = signed
             return await self._shown(request, await problems(request, handler))
 
-        return answered
+        return answer_with_page
 
     async def _shown(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
         """Return an answer with the headers for browsers, and a page instead of a problem document."""

@@ -76,7 +76,7 @@ class ReaderPages:
             folders=folders,
             counted=_Count,
             views=[each.value for each in View],
-            unread=await self._unread(asked, folders),
+            unread=await self._count_unread(asked, folders),
             newest=max((each.position for each in found.items), default=0),
         )
 
@@ -131,7 +131,7 @@ class ReaderPages:
             await self._reading.mark_up_to(up_to, profile=profile, source=source)
         raise web.HTTPSeeOther(URL(local_path(form.get("back", "/read")), encoded=True))
 
-    async def _unread(self, asked: _Asked, folders: Folders) -> _Count:
+    async def _count_unread(self, asked: _Asked, folders: Folders) -> _Count:
         if asked.profile is None and asked.source is None:
             return _Count(folders.unread, folders.is_more)
         shelf = await self._reading.shelf(View.UNREAD, profile=asked.profile, source=asked.source)

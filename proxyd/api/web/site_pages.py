@@ -111,7 +111,7 @@ class SitePages:
         chosen = _Choices.of(await read_form(request))
         try:
             edit = self._edit_of(chosen.text())
-            muted = self._muted_of(edit)
+            muted = self._mutes_of(edit)
             changes = await self._profiles.declare(edit.text)
         except ConfigError as error:
             return await self._list(request, chosen, status=422, error="; ".join(error.problems))
@@ -152,7 +152,7 @@ class SitePages:
             made.append(edited)
         return _Edit(format_statements(made), known, renamed)
 
-    def _muted_of(self, edit: _Edit) -> dict[str, Suspension]:
+    def _mutes_of(self, edit: _Edit) -> dict[str, Suspension]:
         """Return the mutes of watches that get another name, by that."""
         found = ((new, self._suspensions.of(Subject.RULE, old)) for old, new in edit.renamed.items())
         return {name: mute for name, mute in found if mute is not None}

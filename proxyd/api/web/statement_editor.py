@@ -84,7 +84,7 @@ class StatementEditor:
 
     async def list_removed(self, request: web.Request) -> web.Response:
         """Show what was removed in the last day, newest first."""
-        found = [payloads.removed(each) for each in await self._profiles.removed(limit=_MOST_LISTED)]
+        found = [payloads.removal(each) for each in await self._profiles.removals(limit=_MOST_LISTED)]
         texts = {each.id: hide_channels(each.text)[:_MOST_SHOWN] for each in found}
         return self._render(request, "removed.html", removed=found, texts=texts)
 

@@ -74,7 +74,7 @@ def item_event(event: ShownEvent) -> wire.ItemEvent:
     )
 
 
-def removed(found: Removed) -> wire.RemovedShown:
+def removal(found: Removed) -> wire.RemovedShown:
     """Return what was removed."""
     return model_of(found, wire.RemovedShown, id=found.removed_id)
 

@@ -176,8 +176,8 @@ def diff_blocks(
     if not (old.isascii() and new.isascii()):  # a block that is only spelt in another way did not change
         spelt = {normal_text(block): block for block in before}
         after = [spelt.get(normal_text(block), block) for block in after]
-    start = shared_start(before, after)
-    stop = shared_start(before[start:][::-1], after[start:][::-1])
+    start = common_start_size(before, after)
+    stop = common_start_size(before[start:][::-1], after[start:][::-1])
     before, after = before[start : len(before) - stop], after[start : len(after) - stop]
     if not before and not after:
         return ()
@@ -224,7 +224,7 @@ def _changes(
         at, other_at = place + length, other + length
 
 
-def shared_start(before: Sequence[str], after: Sequence[str]) -> int:
+def common_start_size(before: Sequence[str], after: Sequence[str]) -> int:
     """Return how many texts two lists share at the start."""
     pairs = zip(before, after, strict=False)
     return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(before), len(after)))

@@ -21,7 +21,7 @@ from proxyd.core.errors import BlockedAddressError, DeliveryError
 from proxyd.core.language import channel_scheme
 from proxyd.net.guard import Guard, GuardedConnections, guard_calls
 from proxyd.notify.channels.chat_texts import ChatForm
-from proxyd.notify.channels.chats import TakenMessages, asked_wait_s, read_answer
+from proxyd.notify.channels.chats import TakenMessages, read_answer, retry_delay_s
 from proxyd.notify.channels.message_forms import chat_rows
 
 
@@ -232,4 +232,4 @@ def _watch_answers() -> None:
 
 def _retry_after_of(response: Any, now_s: float) -> float | None:
     said = read_answer(response.content) if len(response.content) <= _MOST_READ else {}
-    return asked_wait_s(response.status_code, response.headers, said, now_s)
+    return retry_delay_s(response.status_code, response.headers, said, now_s)

@@ -174,7 +174,7 @@ class _Asking:
         hidden = {part for value in (headers or {}).values() for part in (value, value.rpartition(" ")[2])}
         raise (_RefusedError if is_refused else DeliveryError)(
             f"{self.name} answered {response.status}{_reason(response.url, said, self.secrets | hidden)}",
-            retry_after_s=asked_wait_s(response.status, response.headers, said, self.now_s),
+            retry_after_s=retry_delay_s(response.status, response.headers, said, self.now_s),
         )
 
     async def _said(self, response: aiohttp.ClientResponse) -> Mapping[str, Any]:
@@ -205,10 +205,10 @@ def _reason(url: URL, said: Mapping[str, Any], secrets: Collection[str]) -> str:
     return f": {text}" if text else ""
 
 
-def asked_wait_s(status: int, headers: Mapping[str, str], said: Mapping[str, Any], now_s: float) -> float | None:
+def retry_delay_s(status: int, headers: Mapping[str, str], said: Mapping[str, Any], now_s: float) -> float | None:
     """Return the seconds that a service asks to wait, in a header or, as chats do, in JSON; ``None``: it does not.
 
-    >>> asked_wait_s(429, {}, {"parameters": {"retry_after": 3}}, 0.0)
+    >>> retry_delay_s(429, {}, {"parameters": {"retry_after": 3}}, 0.0)
     3.0
     """
     asked_s = retry_after_s(headers, now_s)

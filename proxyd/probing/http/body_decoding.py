@@ -39,7 +39,7 @@ _TEXT_STARTS = frozenset({b"<", b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef"})
 class Decoder:
     """Undoes the codings of a body, the last one first; what is no coding, such as ``UTF-8``, changes nothing.
 
-    With ``unpacks``, a gzip file that is not declared as such is read too, such as ``sitemap.xml.gz``. ``consumed``
+    With ``unpacks``, a gzip file that is not declared as such is read too, such as ``sitemap.xml.gz``. ``input_size``
     counts the bytes decoded, ``received`` also those after the end of the encoded stream.
 
     >>> decoder = Decoder("gzip, utf-8")
@@ -60,9 +60,9 @@ class Decoder:
         self.received = 0
 
     @property
-    def consumed(self) -> int:
+    def input_size(self) -> int:
         """The bytes decoded."""
-        return self._streams[0].consumed if self._streams else self.received
+        return self._streams[0].input_size if self._streams else self.received
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded ``data``, in pieces of bounded size."""
@@ -87,7 +87,7 @@ class _Stream(Protocol):
     """One coding that is undone."""
 
     @property
-    def consumed(self) -> int:
+    def input_size(self) -> int:
         """The bytes decoded, or passed on."""
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ class _Zipped:
         self._name = name
         self._stream: zlib._Decompress | None = None
         self._members = 0
-        self.consumed = 0
+        self.input_size = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         try:
@@ -125,7 +125,7 @@ class _Zipped:
                 return
             piece = stream.decompress(data, _PIECE_BYTES)
             rest = stream.unconsumed_tail or stream.unused_data
-            self.consumed += len(data) - len(rest)
+            self.input_size += len(data) - len(rest)
             data = rest
             more = bool(data) or len(piece) == _PIECE_BYTES  # after a full piece, zlib may hold more output
             if piece:
@@ -152,12 +152,12 @@ class _Brotli:
     def __init__(self, name: str) -> None:
         self._name = name
         self._stream = brotli.Decompressor()
-        self.consumed = 0
+        self.input_size = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         if self._stream.is_finished():  # anything after the end is padding
             return
-        self.consumed += len(data)
+        self.input_size += len(data)
         try:
             yield self._stream.process(data, output_buffer_limit=_BROTLI_BYTES)
             while not self._stream.can_accept_more_data():
@@ -166,7 +166,7 @@ class _Brotli:
             raise FetchError(f"the body is not valid {self._name}") from error
 
     def finish(self) -> bytes:
-        if self.consumed and not self._stream.is_finished():
+        if self.input_size and not self._stream.is_finished():
             raise FetchError(f"the {self._name} stream is truncated")
         return b""
 
@@ -176,14 +176,14 @@ class _Zstd:
         self._name = name
         self._stream: zstd.ZstdDecompressor | None = None
         self._frames = 0
-        self.consumed = 0
+        self.input_size = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         try:
             while data or not (self._stream is None or self._stream.eof or self._stream.needs_input):
                 stream = self._stream_for()
                 yield stream.decompress(data, _PIECE_BYTES)
-                self.consumed += len(data) - len(stream.unused_data)
+                self.input_size += len(data) - len(stream.unused_data)
                 data = stream.unused_data
         except zstd.ZstdError as error:
             raise FetchError(f"the body is not valid {self._name}: {error}") from error
@@ -213,9 +213,9 @@ class _Unpacking:
         self._plain = 0
 
     @property
-    def consumed(self) -> int:
+    def input_size(self) -> int:
         """The bytes decoded, or passed on."""
-        return self._plain if self._stream is None else self._stream.consumed
+        return self._plain if self._stream is None else self._stream.input_size
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         if not self._is_known:
@@ -248,9 +248,9 @@ class _Declared:
         self._is_decoded = False
 
     @property
-    def consumed(self) -> int:
+    def input_size(self) -> int:
         """The bytes decoded, or passed on."""
-        return self._stream.consumed
+        return self._stream.input_size
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         if not self._is_decoded:
@@ -307,7 +307,7 @@ async def read_decoded(
         count(len(piece))
         room -= len(piece)
         if room < 0:
-            raise _too_long(limit, decoder.consumed)
+            raise _too_long(limit, decoder.input_size)
         pieces.append(piece)
 
     async for chunk in chunks:
@@ -322,7 +322,7 @@ async def read_decoded(
     return b"".join(pieces)
 
 
-def _too_long(limit: int, consumed: int) -> FetchError:
-    if consumed * _BOMB_RATIO < limit:
-        return DecompressionBombError(f"{consumed} bytes decode to more than {limit}")
+def _too_long(limit: int, input_size: int) -> FetchError:
+    if input_size * _BOMB_RATIO < limit:
+        return DecompressionBombError(f"{input_size} bytes decode to more than {limit}")
     return TooLargeError(f"the body is longer than {limit} bytes")

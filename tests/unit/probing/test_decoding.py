@@ -105,10 +105,10 @@ class HoldsBack:
     """Stands for a coding that takes a body for the beginning of a longer one."""
 
     def __init__(self, _name: str) -> None:
-        self.consumed = 0
+        self.input_size = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        self.consumed += len(data)
+        self.input_size += len(data)
         yield b""
 
     def finish(self) -> bytes:

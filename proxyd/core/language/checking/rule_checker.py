@@ -145,7 +145,7 @@ class KnownNames:
             return self.of_class.get(next(iter(wanted)), ())
         return [each.source_id for each in self.sources.values() if (each.domain, each.page_class) in wanted]
 
-    def watched_by(self, kind: EventKind | None, profiles: Sequence[Profile]) -> Sequence[str]:
+    def sources_of_profiles(self, kind: EventKind | None, profiles: Sequence[Profile]) -> Sequence[str]:
         """Return the sources of the profiles' domains, or of all if a profile names none; only the sites for HEALTH."""
         domains = {name for profile in profiles for name in profile.domains or self.domains}
         if not all(profile.domains for profile in profiles):
@@ -160,7 +160,7 @@ class KnownNames:
         read += [] if then is None else [then.page_class]
         wanted = {(each.domain or "", each.name) for each in read}
         if (SOURCE_CLASS.domain, SOURCE_CLASS.name) in wanted:
-            return tuple(self.watched_by(rule.trigger.kind, [self.profiles[name] for name in rule.profiles]))
+            return tuple(self.sources_of_profiles(rule.trigger.kind, [self.profiles[name] for name in rule.profiles]))
         return tuple(self.fitting(wanted))
 
     def is_site(self, name: str) -> bool:
@@ -273,7 +273,7 @@ class RuleChecker:
         wanted = {} if is_of_sources else dict.fromkeys((each.domain, each.name) for each in page_classes)
         if not rule.sources:
             kind = None if rule.trigger is None else rule.trigger.kind
-            fitting = self._known.watched_by(kind, profiles) if is_of_sources else self._known.fitting(wanted)
+            fitting = self._known.sources_of_profiles(kind, profiles) if is_of_sources else self._known.fitting(wanted)
             if not fitting and page_classes and not self._known.unread.hides_any(StatementKind.SOURCE):
                 classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
                 message = f"the notification {rule.name.value!r} has no source of class {classes} yet"

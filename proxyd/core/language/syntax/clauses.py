@@ -164,7 +164,7 @@ _IGNORE = Clause(
     "IGNORE",
     "ignored",
     Value(
-        lambda parser: series(parser, parse_text), quote_text, lambda values, *pattern: values.ignored_lines(*pattern)
+        lambda parser: series(parser, parse_text), quote_text, lambda values, *pattern: values.line_pattern(*pattern)
     ),
     is_located=False,
     adds_up=True,

@@ -223,7 +223,7 @@ class Values:
         if not selector.strip() or selector_problem(Extraction(Reader.CSS, selector)) is not None:
             self.reporter.error(f"{selector!r} is not a CSS selector", span)
 
-    def ignored_lines(self, pattern: str, span: TextSpan) -> None:
+    def line_pattern(self, pattern: str, span: TextSpan) -> None:
         """Report what no line can match, or every line does."""
         if not pattern.strip():
             self.reporter.error("IGNORE '' would leave out everything; write what the lines hold", span)

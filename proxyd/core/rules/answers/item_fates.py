@@ -68,7 +68,7 @@ def _reasons(program: RuleProgram, event: StoredEvent, seen: UpdateEvent, declar
     if view is None:
         yield "only values came back as they were"
         return
-    yield from _failed_terms(program, view)
+    yield from _terms_against(program, view)
 
 
 def _out_of_time(program: RuleProgram, event: StoredEvent, declared_s: float) -> str:
@@ -81,7 +81,7 @@ def _out_of_time(program: RuleProgram, event: StoredEvent, declared_s: float) ->
     return f"it is older than the rule, which tells of what comes from {start} on"
 
 
-def _failed_terms(program: RuleProgram, view: UpdateEvent) -> Iterator[str]:
+def _terms_against(program: RuleProgram, view: UpdateEvent) -> Iterator[str]:
     """Yield the parts of the rule's condition that do not hold, and those that cannot be told here."""
     trigger, meter = program.rule.trigger, Meter(QUICK_LIMITS)
     compiler = Compiler(program.event_class, mark=program.mark)

@@ -10,7 +10,7 @@ from itertools import starmap
 from typing import Any
 
 from proxyd.core.model.item import EventKind, Value
-from proxyd.core.model.text_blocks import BLOCK_GAP, diff_blocks, shared_start, words_changed
+from proxyd.core.model.text_blocks import BLOCK_GAP, common_start_size, diff_blocks, words_changed
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import change_in_words, link_of, title_of, value_change
 
@@ -138,7 +138,7 @@ def shown_event(event: StoredEvent) -> ShownEvent:
     """
     fields = event.item.fields
     link = link_of(fields) or None
-    edited = _edited(event)
+    edited = _field_changes(event)
     return ShownEvent(
         position=event.seq,
         kind=event.kind,
@@ -169,7 +169,7 @@ def told_update(event: StoredEvent) -> dict[str, Value] | None:
     if event.old is None or _is_of_feed(event.item.fields):
         return None
     # words are not counted: of a long text that took ten times as long as all else, while nobody else could write
-    link, changes = link_of(event.item.fields) or None, _changes(_edited(event))
+    link, changes = link_of(event.item.fields) or None, _changes(_field_changes(event))
     told: dict[str, Value] = _values(event.item.fields, link) | ({} if link is None else {"link": link})
     return told | dict(map(_told, changes.items())) if changes else None
 
@@ -210,14 +210,14 @@ def difference_in_a_line(text: str) -> str:
 
 def _words_shared(old: list[str], new: list[str]) -> int:
     """Return how many words two blocks have in common, at their beginnings and at their ends."""
-    head = shared_start(old, new)
-    return head + shared_start(old[head:][::-1], new[head:][::-1])
+    head = common_start_size(old, new)
+    return head + common_start_size(old[head:][::-1], new[head:][::-1])
 
 
 def _line_in_words(old: list[str], new: list[str]) -> str:
     """Return the words of a line that changed, before and after, among those that stayed."""
-    head = shared_start(old, new)
-    tail = shared_start(old[head:][::-1], new[head:][::-1])
+    head = common_start_size(old, new)
+    tail = common_start_size(old[head:][::-1], new[head:][::-1])
     if min(len(old), len(new)) == head + tail:  # one of them has nothing between
         head, tail = (head - 1, tail) if head else (head, tail - 1)
     stop, new_stop = len(old) - tail, len(new) - tail
@@ -225,7 +225,7 @@ def _line_in_words(old: list[str], new: list[str]) -> str:
     return " ".join([*old[:head], change_in_words(change), *old[stop:]])
 
 
-def _edited(event: StoredEvent) -> dict[str, tuple[Value, Value]]:
+def _field_changes(event: StoredEvent) -> dict[str, tuple[Value, Value]]:
     """Return the fields of an item that an event changed, before and after it."""
     fields = event.item.fields
     before = fields if event.old is None else event.old.fields

@@ -40,7 +40,7 @@ from proxyd.core.rules.programs.function_values import (
     Regex,
     arithmetic,
     cast,
-    changed_words,
+    count_word_changes,
     diff,
     like_matcher,
     like_read,
@@ -294,7 +294,7 @@ class Compiler:
         name = node.function.upper()
         if name in {"DIFF", "CHANGED_WORDS"}:
             old, new = arguments
-            compare = diff if name == "DIFF" else changed_words
+            compare = diff if name == "DIFF" else count_word_changes
             return lambda row: _made(row, compare(old(row), new(row), row.meter))
         if name == "NUMBER":
             return self._number(arguments)

@@ -180,7 +180,7 @@ def diff(old: Value, new: Value, meter: Meter) -> Value:
     return "\n".join(map(str, diff_blocks(str(old), str(new), spend=meter.spend)))
 
 
-def changed_words(old: Value, new: Value, meter: Meter) -> Value:
+def count_word_changes(old: Value, new: Value, meter: Meter) -> Value:
     """Return how many words of two texts differ; raises ``EvaluationError``."""
     if old is None or new is None:
         return None

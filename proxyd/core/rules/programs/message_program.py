@@ -187,17 +187,17 @@ def _usual_words(plan: MessagePlan, found: ResultRow, changes: Mapping[str, Any]
     """Return the title and the text of a row in the default wording; an updated one without a title has its key."""
     row = found.columns
     if len(plan.steps) > 1 and (told := _then([found.hidden[at] for at in plan.steps])):
-        return _linked(told, row)
+        return _title_and_text(told, row)
     head = title_of(row) if not changes else _first_named(row, _TITLES, changes)
     values = [f"{_short(name)}: {change_in_words(change)}" for name, change in changes.items() if "to" in change]
     differences = [change["difference"] for change in changes.values() if "difference" in change]
     if changes:
         head = head or (" ".join(_text(found.hidden[at]) for at in plan.key) if not link_of(row) else "")
         head = ": ".join(filter(None, [head, ", ".join(values)])) or f"{source} changed"
-    return _linked(" ".join(head.split()), row, differences)
+    return _title_and_text(" ".join(head.split()), row, differences)
 
 
-def _linked(head: str, row: Mapping[str, Value], lines: Sequence[str] = ()) -> tuple[str, str]:
+def _title_and_text(head: str, row: Mapping[str, Value], lines: Sequence[str] = ()) -> tuple[str, str]:
     """Return the title of a row, and its text: the title with the row's link, and further lines."""
     link = link_of(row)
     first = f"{head} {link}" if link and link != head else head

@@ -37,7 +37,7 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHe
         outcome.kind is OutcomeKind.THROTTLED or site.maintenance_end_s(outcome.started_s) is not None
     )
     if context.is_excused or is_spared:
-        return (before if site is None else replace(before, site=_unjudged(before.site, outcome.finished_s))), ()
+        return (before if site is None else replace(before, site=_site_as_before(before.site, outcome.finished_s))), ()
     after = _health_after(context, outcome)
     unseen = {program.awaited for program, stream in context.source_rules if not stream.seen}
     happened = [
@@ -80,7 +80,7 @@ def _silent_after(context: SourceContext, outcome: ProbeOutcome) -> Collection[s
     return _silent_fields(context, outcome) if outcome.kind is OutcomeKind.CHANGED else context.state.health.silent
 
 
-def _unjudged(before: SiteState | None, now_s: float) -> SiteState:
+def _site_as_before(before: SiteState | None, now_s: float) -> SiteState:
     """Return the state of a site after a probe that says nothing of it."""
     return (before or SiteState(now_s))._replace(seen_s=now_s, is_judged=False)
 
