@@ -403,11 +403,3 @@ class Listings:
     async def advice_of_others(self) -> Advice:
         """Return what other budgets would achieve for the sources that this planner plans."""
         return await self._queries.plans.advise()
-
-    async def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
-        """List the coming probes of the sources that this planner plans, in order."""
-        return await self.plans.own_plan(window)
-
-    async def list_hosts(self, window: wire.ListWindow) -> list[wire.HostShown]:
-        """List the hosts that this planner asks, by name, and one more than the window holds."""
-        return await self.plans.own_hosts(window)

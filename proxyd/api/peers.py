@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 from aiohttp import ClientError, ClientResponse, web
@@ -15,7 +15,11 @@ from proxyd.api.endpoint import json_response, read_body
 from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, knows_secret, session_from_peer
 from proxyd.api.problems import Handler, problem
 from proxyd.core.rules.answers.advice import Advice
+from proxyd.net.host_turns import HostTokens
 from proxyd.net.http_values import LONGEST_URL
+
+if TYPE_CHECKING:
+    from proxyd.api.listings import Listings
 
 _ANSWER_S, _ADVICE_S, _TURN_S = 5.0, 60.0, 60.0
 _MOST_ASKED, _AGAIN_S = 100, 1.0  # times that a turn is asked for, and the pause between
@@ -55,75 +59,10 @@ class _Advised(wire.WireModel):
     advice: Advice
 
 
-class Peers(Protocol):
-    """The other planners."""
+class Peers:
+    """The other planners, asked over HTTP with the secret that each has in the database; by default there are none."""
 
-    async def list_sources(self, names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
-        """Return those of some sources that others plan, as they list them; one that does not answer lists none."""
-
-    async def have_probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
-        """Have others probe those of some sources that they plan."""
-
-    async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
-        """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
-
-    async def list_hosts(self, window: wire.ListWindow) -> Sequence[wire.HostShown]:
-        """Return the hosts that others ask, of each planner as many as the window holds and one more."""
-
-    async def advice_of_others(self) -> Mapping[str, Advice | None]:
-        """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
-
-    async def turn(self, host: str, spacing_s: float) -> None:
-        """Wait until a request to a host may start, if another planner has its sources."""
-
-    async def page_of_source(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
-        """Return the page of a source from the planner that plans it; ``None`` if this one does."""
-
-    def session_from_peer(self, request: web.Request) -> str | None:
-        """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
-
-
-class _NoPeers:
-    """There are no other planners."""
-
-    async def list_sources(self, _names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
-        """Return none."""
-        return {}
-
-    async def have_probed(self, _names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
-        """Return none."""
-        return ()
-
-    async def list_plan(self, _window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
-        """Return none."""
-        return ()
-
-    async def list_hosts(self, _window: wire.ListWindow) -> Sequence[wire.HostShown]:
-        """Return none."""
-        return ()
-
-    async def advice_of_others(self) -> Mapping[str, Advice | None]:
-        """Return none."""
-        return {}
-
-    async def turn(self, _host: str, _spacing_s: float) -> None:
-        """Wait for nobody."""
-
-    async def page_of_source(self, _request: web.Request, _source: str, _session: str) -> None:
-        """Return none."""
-
-    def session_from_peer(self, _request: web.Request) -> None:
-        """Return none."""
-
-
-NO_PEERS = _NoPeers()
-"""There are no other planners."""
-
-
-class AskedPeers:
-    """The other planners, asked over HTTP with the secret that each has in the database."""
-
-    def __init__(self, forwarding: Forwarding, planners: Planners) -> None:
+    def __init__(self, forwarding: Forwarding | None = None, planners: Planners | None = None) -> None:
         self._forwarding = forwarding
         self._planners = planners
 
@@ -154,12 +93,14 @@ class AskedPeers:
 
     async def page_of_source(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
         """Return the page of a source from the planner that plans it; ``None`` if this one does."""
-        planner = self._planners.answering(source)
-        return None if planner is None else await self._forwarding.pass_on(request, planner, session=session)
+        planner = None if self._planners is None else self._planners.answering(source)
+        if planner is None or self._forwarding is None:
+            return None
+        return await self._forwarding.pass_on(request, planner, session=session)
 
     def session_from_peer(self, request: web.Request) -> str | None:
         """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
-        return session_from_peer(request, self._planners)
+        return None if self._planners is None else session_from_peer(request, self._planners)
 
     async def turn(self, host: str, spacing_s: float) -> None:
         """Wait until a request to a host may start, if another planner has its sources and answers."""
@@ -167,7 +108,7 @@ class AskedPeers:
         # skipped; one that accepts the question and does not answer is waited for a minute, and twice the spacing.
         wanted = _Turn(host=host, spacing_s=spacing_s)
         for _ in range(_MOST_ASKED):
-            planner = self._planners.planner_of_host(host)
+            planner = None if self._planners is None else self._planners.planner_of_host(host)
             if planner is None:
                 return
             answer = await self._answer(planner, _TURN, wanted, _Given, within_s=_longest_s(wanted) + _ANSWER_S)
@@ -178,15 +119,14 @@ class AskedPeers:
     async def _ask_others(
         self, path: str, body: wire.WireModel, model: type[Each], *, within_s: float = _ANSWER_S
     ) -> Mapping[str, Each | None]:
-        others = self._planners.others()
+        others = () if self._planners is None else self._planners.others()
         found = await asyncio.gather(*(self._answer(each, path, body, model, within_s=within_s) for each in others))
         return {planner.name: each for planner, each in zip(others, found, strict=True)}
 
     async def _ask_planners(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
         having: dict[Peer, list[str]] = {}
         for name in names:
-            planner = self._planners.answering(name)
-            if planner is not None:
+            if self._planners is not None and (planner := self._planners.answering(name)) is not None:
                 having.setdefault(planner, []).append(name)
         parts = [
             self._answer(planner, path, _Named(names=its[begin : begin + _MOST_NAMES]), model)
@@ -199,7 +139,7 @@ class AskedPeers:
         self, planner: Peer, path: str, body: wire.WireModel, model: type[Each], *, within_s: float = _ANSWER_S
     ) -> Each | None:
         """Return what one planner answers, or ``None``."""
-        if not planner.address:
+        if not planner.address or self._forwarding is None:
             return None
         headers = {SECRET_HEADER: planner.secret, "Content-Type": "application/json"}
         url = f"http://{planner.address}{path}"
@@ -230,33 +170,10 @@ def _longest_s(wanted: _Turn) -> float:
     return _TURN_S + 2.0 * wanted.spacing_s
 
 
-class _PeerAnswers(Protocol):
-    """What this planner tells others about its own sources."""
-
-    async def list_sources(self, names: Sequence[str]) -> Sequence[wire.SourceListed]:
-        """List some sources."""
-
-    def have_probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
-        """Have those of some sources probed that this planner plans."""
-
-    async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
-        """List the coming probes in order."""
-
-    async def list_hosts(self, window: wire.ListWindow) -> Sequence[wire.HostShown]:
-        """List the hosts that this planner asks, by name, and one more than the window holds."""
-
-    async def advice_of_others(self) -> Advice:
-        """Return what other budgets would achieve."""
+NO_PEERS = Peers()
 
 
-class Turns(Protocol):
-    """The turns of the hosts that this process asks."""
-
-    async def give(self, host: str, spacing_s: float, /) -> None:
-        """Wait until another process may start a request to a host."""
-
-
-def add_answers(app: web.Application, planners: Planners, answers: _PeerAnswers, turns: Turns | None = None) -> None:
+def add_answers(app: web.Application, planners: Planners, answers: Listings, turns: HostTokens | None = None) -> None:
     """Let an application answer other planners, which know its secret.
 
     Without ``turns`` this process makes no requests, and others need not wait for it.
@@ -264,19 +181,19 @@ def add_answers(app: web.Application, planners: Planners, answers: _PeerAnswers,
 
     async def list_sources(request: web.Request) -> web.Response:
         names = (await read_body(request, _Named)).names
-        return json_response(wire.Items[wire.SourceListed](items=list(await answers.list_sources(names))))
+        return json_response(wire.Items[wire.SourceListed](items=await answers.list_sources(names)))
 
     async def probe(request: web.Request) -> web.Response:
         names = (await read_body(request, _Named)).names
-        return json_response(wire.Items[wire.ProbeAsked](items=list(answers.have_probed(names))))
+        return json_response(wire.Items[wire.ProbeAsked](items=answers.have_probed(names)))
 
     async def plan(request: web.Request) -> web.Response:
-        coming = await answers.list_plan(await read_body(request, wire.PlanWindow))
-        return json_response(wire.Items[wire.ComingProbe](items=list(coming)))
+        coming = await answers.plans.own_plan(await read_body(request, wire.PlanWindow))
+        return json_response(wire.Items[wire.ComingProbe](items=coming))
 
     async def hosts(request: web.Request) -> web.Response:
-        found = await answers.list_hosts(await read_body(request, wire.ListWindow))
-        return json_response(wire.Items[wire.HostShown](items=list(found)))
+        found = await answers.plans.own_hosts(await read_body(request, wire.ListWindow))
+        return json_response(wire.Items[wire.HostShown](items=found))
 
     async def advise(_request: web.Request) -> web.Response:
         return json_response(_Advised(advice=await answers.advice_of_others()))
@@ -290,7 +207,7 @@ def add_answers(app: web.Application, planners: Planners, answers: _PeerAnswers,
         app.router.add_post(path, _guard_handler(handler, planners))
 
 
-async def _give_turn(wanted: _Turn, planners: Planners, turns: Turns) -> bool:
+async def _give_turn(wanted: _Turn, planners: Planners, turns: HostTokens) -> bool:
     """Wait until a request to a host may start; return False if it has to be asked for again."""
     if planners.planner_of_host(wanted.host) is not None:  # it may ask this one
         return False

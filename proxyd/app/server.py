@@ -27,10 +27,10 @@ from proxyd.api.connection_limits import (
 from proxyd.api.endpoint import MOST_BYTES, Endpoint, pattern
 from proxyd.api.forwarding import Planners, forward_unknown, open_forwarding, refuse_changes
 from proxyd.api.listings import Listings
-from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
+from proxyd.api.peers import NO_PEERS, Peers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.queries import Queries
-from proxyd.api.rest.action_handlers import move_endpoints, probe_endpoints, suspension_endpoints
+from proxyd.api.rest.action_handlers import action_endpoints
 from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, HealthHandlers, delivery_endpoints, health_app
 from proxyd.api.rest.google_reader import GoogleReader
 from proxyd.api.rest.idempotency import Idempotency
@@ -83,11 +83,8 @@ async def serve_api(
         peers: Peers = NO_PEERS
         if planners is not None:
             forwarding = await stack.enter_async_context(open_forwarding())
-            ask, read, peers = (
-                forward_unknown(planners, forwarding),
-                refuse_changes(planners),
-                AskedPeers(forwarding, planners),
-            )
+            ask, read = forward_unknown(planners, forwarding), refuse_changes(planners)
+            peers = Peers(forwarding, planners)
         public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts, planners=ask, peers=peers)
         local = make_app(queries, trusted=True, planners=read, peers=peers)
         if planners is not None:
@@ -246,9 +243,7 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *HealthHandlers(lambda: queries.vitals.readiness(), lambda: queries.vitals.metrics()).endpoints(),
         *endpoints_of_feeds(queries),
         *profile_endpoints(queries, listings),
-        *suspension_endpoints(queries),
-        *move_endpoints(queries),
-        *probe_endpoints(listings),
+        *action_endpoints(queries, listings),
         *listings.plans.endpoints(),
         *listings.items.endpoints(),
         *listings.sites.endpoints(),

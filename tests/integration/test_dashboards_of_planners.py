@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api.forwarding import Peer, forward_unknown, open_forwarding
 from proxyd.api.listings import Listings
-from proxyd.api.peers import AskedPeers, add_answers
+from proxyd.api.peers import Peers, add_answers
 from proxyd.api.problems import Handler
 from proxyd.api.web.sessions import Note, Session, read_notes, written_notes
 from proxyd.app.server import make_app
@@ -76,7 +76,7 @@ async def two_planners(api: Running) -> AsyncIterator[World]:
         apps = [
             make_app(api.control.queries, trusted=False, planners=forward_unknown(each, forwarding), peers=peers)
             for each in (own, others)
-            for peers in [AskedPeers(forwarding, each)]
+            for peers in [Peers(forwarding, each)]
         ]
         apps[0].middlewares.insert(0, note)
         add_answers(apps[0], own, Listings(api.control.queries))

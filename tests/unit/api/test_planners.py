@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from aiohttp import ClientSession, web
@@ -14,7 +15,8 @@ from structlog.testing import capture_logs
 
 from proxyd.api import wire
 from proxyd.api.forwarding import Forwarding, Peer, forward_unknown, refuse_changes
-from proxyd.api.peers import AskedPeers, add_answers
+from proxyd.api.listings import Listings
+from proxyd.api.peers import Peers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.wire import explained
 from proxyd.app.server import make_app
@@ -177,15 +179,22 @@ class Answers:
     def have_probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
         return [wire.ProbeAsked(source=each, at=AT, waits_for=None, under_way=True) for each in names]
 
-    async def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+    async def own_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         coming = wire.ComingProbe(source="theirs", at=AT, reason="detection", rule="r", rate_per_day=1.0)
         return [coming] * window.limit
 
-    async def list_hosts(self, window: wire.ListWindow) -> list[wire.HostShown]:
+    async def own_hosts(self, window: wire.ListWindow) -> list[wire.HostShown]:
         return [HOST] * (window.limit + 1)
 
     async def advice_of_others(self) -> Advice:
         return ADVICE
+
+    @property
+    def plans(self) -> Answers:
+        return self
+
+
+ANSWERS = cast("Listings", Answers())
 
 
 @asynccontextmanager
@@ -193,14 +202,14 @@ async def answering(secret: str, turns: HostTokens | None = None) -> AsyncIterat
     """Serve what another planner knows, if it is asked with ``secret``, and yield its address."""
 
     app = web.Application(middlewares=[problems])
-    add_answers(app, Planners(secret=secret), Answers(), turns)
+    add_answers(app, Planners(secret=secret), ANSWERS, turns)
     async with TestServer(app) as server:
         yield f"{server.host}:{server.port}"
 
 
 async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
     async with answering("theirs") as address, ClientSession() as session:
-        peers = AskedPeers(Forwarding(session), Planners(["a", "b"], other=Peer("other:1", address, "theirs")))
+        peers = Peers(Forwarding(session), Planners(["a", "b"], other=Peer("other:1", address, "theirs")))
         assert list(await peers.list_sources(["x", "a", "y", "b"])) == ["a", "b"]
         assert [each.source for each in await peers.have_probed(["b", "x"])] == ["b"]
         assert await peers.list_sources(["x"]) == {}
@@ -213,7 +222,7 @@ async def test_a_request_to_a_host_of_another_planner_waits_for_its_turn_there()
     clock = FakeClock()
     own, theirs = HostTokens(clock, 1.0), HostTokens(clock, 5.0)
     async with answering("theirs", theirs) as address, ClientSession() as session:
-        peers = AskedPeers(Forwarding(session), Planners(["b.example"], other=Peer("other:1", address, "theirs")))
+        peers = Peers(Forwarding(session), Planners(["b.example"], other=Peer("other:1", address, "theirs")))
         with own.share(peers.turn):
             await theirs.take("b.example")
             asked = asyncio.create_task(own.enter("B.example"))
@@ -244,10 +253,10 @@ async def test_who_is_not_the_planner_of_a_host_gives_no_turn_there(monkeypatch:
         return answer
 
     app = web.Application(middlewares=[note, problems])
-    add_answers(app, theirs, Answers(), HostTokens(FakeClock(), 1.0))
+    add_answers(app, theirs, ANSWERS, HostTokens(FakeClock(), 1.0))
     async with TestServer(app) as server, ClientSession() as session:
         planners = Planners(["b"], other=Peer("other:1", f"{server.host}:{server.port}", "theirs"))
-        turn = asyncio.create_task(AskedPeers(Forwarding(session), planners).turn("b", 0.0))
+        turn = asyncio.create_task(Peers(Forwarding(session), planners).turn("b", 0.0))
         await refused.wait()
         assert not turn.done()
         theirs.theirs = ()  # it has become that
@@ -257,7 +266,7 @@ async def test_who_is_not_the_planner_of_a_host_gives_no_turn_there(monkeypatch:
 @pytest.mark.parametrize("address", ["planner2..example:80", f"{'a' * 64}.example:80", "127.0.0.1:99999"])
 async def test_an_address_that_is_none_is_skipped(address: str) -> None:
     async with ClientSession() as session:
-        peers = AskedPeers(Forwarding(session), Planners(["b"], other=Peer("other:1", address, "theirs")))
+        peers = Peers(Forwarding(session), Planners(["b"], other=Peer("other:1", address, "theirs")))
         await peers.turn("b", 0.0)
         assert await peers.list_sources(["b"]) == {}
         assert await peers.advice_of_others() == {"other:1": None}
@@ -277,7 +286,7 @@ async def test_a_large_answer_and_a_redirect_are_not_taken(monkeypatch: pytest.M
     app.router.add_route("*", "/{path:.*}", answer)
     async with TestServer(app) as server, ClientSession() as session:
         there = Peer("other:1", f"{server.host}:{server.port}", "theirs")
-        peers = AskedPeers(Forwarding(session), Planners(["b"], other=there))
+        peers = Peers(Forwarding(session), Planners(["b"], other=there))
         await peers.turn("b", 0.0)
         with capture_logs() as logs:
             assert await peers.list_sources(["b"]) == {}
@@ -292,7 +301,7 @@ async def test_a_turn_that_does_not_come_soon_is_asked_for_again(monkeypatch: py
     theirs, planners = HostTokens(clock, 5.0), Planners(["b"])
     async with answering("theirs", theirs) as address, ClientSession() as session:
         planners.other = Peer("other:1", address, "theirs")
-        peers = AskedPeers(Forwarding(session), planners)
+        peers = Peers(Forwarding(session), planners)
 
         async def ask(host: str, spacing_s: float) -> None:
             await peers.turn(host, spacing_s)
@@ -315,7 +324,7 @@ async def test_a_turn_is_not_waited_for_where_no_requests_are_made_or_nobody_ans
     clock = FakeClock()
     async with answering("theirs") as address, ClientSession() as session:
         for there in (address, f"127.0.0.1:{free_port()}", ""):
-            peers = AskedPeers(Forwarding(session), Planners(["b"], other=Peer("other:1", there, "theirs")))
+            peers = Peers(Forwarding(session), Planners(["b"], other=Peer("other:1", there, "theirs")))
             own = HostTokens(clock, 1.0)
             with own.share(peers.turn), await own.enter("b"):
                 assert clock.sleepers == 0
@@ -324,7 +333,7 @@ async def test_a_turn_is_not_waited_for_where_no_requests_are_made_or_nobody_ans
 async def test_a_turn_may_be_asked_for_at_any_host_that_a_redirect_names() -> None:
     clock, host = FakeClock(), f"{'a' * 300}.example"
     async with answering("theirs", HostTokens(clock, 1.0)) as address, ClientSession() as session:
-        peers = AskedPeers(Forwarding(session), Planners([host], other=Peer("other:1", address, "theirs")))
+        peers = Peers(Forwarding(session), Planners([host], other=Peer("other:1", address, "theirs")))
         own = HostTokens(clock, 1.0)
         with own.share(peers.turn), await own.enter(host, 200_000.0):
             assert clock.sleepers == 0
@@ -342,22 +351,22 @@ async def test_a_turn_with_a_spacing_that_is_no_time_is_refused() -> None:
 @pytest.mark.parametrize("secret", ["", "ours"])
 async def test_who_does_not_know_the_secret_is_told_nothing(secret: str) -> None:
     async with answering("theirs") as address, ClientSession() as session:
-        peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, secret)))
+        peers = Peers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, secret)))
         assert (await peers.list_sources(["a"]), await peers.have_probed(["a"])) == ({}, [])
         assert await peers.list_plan(wire.PlanWindow()) == []
         assert await peers.list_hosts(wire.ListWindow()) == []
         assert await peers.advice_of_others() == {"other:1": None}
     async with answering("") as address, ClientSession() as session:
-        peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, "")))
+        peers = Peers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, "")))
         assert await peers.list_sources(["a"]) == {}
 
 
 async def test_a_planner_that_does_not_answer_is_left_out() -> None:
     async with ClientSession() as session:
         asked = Peer("other:1", f"127.0.0.1:{free_port()}", "theirs")
-        peers = AskedPeers(Forwarding(session), Planners(["a"], other=asked))
+        peers = Peers(Forwarding(session), Planners(["a"], other=asked))
         assert await peers.list_sources(["a"]) == {}
-        peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", "", "theirs")))
+        peers = Peers(Forwarding(session), Planners(["a"], other=Peer("other:1", "", "theirs")))
         assert await peers.have_probed(["a"]) == []
         assert await peers.list_plan(wire.PlanWindow()) == []
         assert await peers.list_hosts(wire.ListWindow()) == []
