@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
@@ -19,32 +19,19 @@ from proxyd.core.model.suspension import Subject
 from proxyd.daemon.suspensions import SuspensionChange
 
 
-class _ProbeHandlers:
-    """Has sources probed now."""
+class _ActionHandlers:
+    """Handlers that have sources probed, accept their moves, and pause, resume, mute and unmute."""
 
-    def __init__(self, listings: Listings) -> None:
+    def __init__(self, queries: Queries, listings: Listings) -> None:
         self._plans = listings.plans
+        self._moves = queries.moves
+        self._suspensions = queries.suspensions
+        self._deliveries = queries.deliveries
+        self._clock = queries.clock
 
     async def probe(self, request: web.Request) -> wire.Items[wire.ProbeAsked]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
-        asked = await read_body(request, wire.ProbeWanted)
-        return await self._plans.probe(asked.name)
-
-
-def probe_endpoints(listings: Listings) -> Sequence[Endpoint]:
-    """Return the endpoint that has sources probed."""
-    handlers = _ProbeHandlers(listings)
-    return (
-        Endpoint("POST", "/api/v1/probe", "write", handlers.probe, wire.Items[wire.ProbeAsked], body=wire.ProbeWanted,
-                 raises=(404, 409, 413, 422, 503), is_keyed=True),
-    )  # fmt: skip
-
-
-class _MoveHandlers:
-    """Handlers that list moves and accept them."""
-
-    def __init__(self, queries: Queries) -> None:
-        self._moves = queries.moves
+        return await self._plans.probe((await read_body(request, wire.ProbeWanted)).name)
 
     async def list_moves(self) -> wire.Items[wire.MoveShown]:
         """List the permanent moves of sources, by source."""
@@ -57,25 +44,6 @@ class _MoveHandlers:
         asked = await read_body(request, wire.MoveWanted)
         made = await self._moves.accept(asked.source, to=asked.url)
         return wire.MoveMade(said=made.said, move=None if made.move is None else payloads.move(made.move))
-
-
-def move_endpoints(queries: Queries) -> Sequence[Endpoint]:
-    """Return the endpoints of moves."""
-    handlers = _MoveHandlers(queries)
-    return (
-        listing("/api/v1/moves", handlers.list_moves, wire.Items[wire.MoveShown]),
-        Endpoint("POST", "/api/v1/moves", "write", handlers.accept_move, wire.MoveMade, body=wire.MoveWanted,
-                 raises=(404, 409, 413, 422, 503), is_keyed=True),
-    )  # fmt: skip
-
-
-class _SuspensionHandlers:
-    """Handlers that pause, resume, mute and unmute."""
-
-    def __init__(self, queries: Queries) -> None:
-        self._suspensions = queries.suspensions
-        self._deliveries = queries.deliveries
-        self._clock = queries.clock
 
     async def list_suspensions(self) -> wire.Items[wire.SuspensionShown]:
         """List the paused sources, and the muted rules and profiles."""
@@ -129,23 +97,29 @@ def asker(request: web.Request) -> str:
     return "the command line" if token is None else f"token {token.name}"
 
 
-def suspension_endpoints(queries: Queries) -> Sequence[Endpoint]:
-    """Return the endpoints of suspensions."""
-    handlers = _SuspensionHandlers(queries)
-    refused = (404, 409, 413, 422, 503)
+def action_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint]:
+    """Return the endpoints of suspensions, moves and probes now."""
+    handlers, made = _ActionHandlers(queries, listings), wire.SuspensionMade
     return (
         listing("/api/v1/suspensions", handlers.list_suspensions, wire.Items[wire.SuspensionShown]),
-        *(
-            Endpoint("POST", f"/api/v1/{name}", "write", handler, wire.SuspensionMade, body=body, raises=refused,
-                     is_keyed=True)
-            for name, handler, body in (
-                ("pause", handlers.pause, wire.SourceNamed),
-                ("resume", handlers.resume, wire.ResumeWanted),
-                ("mute", handlers.mute, wire.MuteWanted),
-                ("unmute", handlers.unmute, wire.UnmuteWanted),
-            )
-        ),
-    )  # fmt: skip
+        _action("pause", handlers.pause, made, wire.SourceNamed),
+        _action("resume", handlers.resume, made, wire.ResumeWanted),
+        _action("mute", handlers.mute, made, wire.MuteWanted),
+        _action("unmute", handlers.unmute, made, wire.UnmuteWanted),
+        listing("/api/v1/moves", handlers.list_moves, wire.Items[wire.MoveShown]),
+        _action("moves", handlers.accept_move, wire.MoveMade, wire.MoveWanted),
+        _action("probe", handlers.probe, wire.Items[wire.ProbeAsked], wire.ProbeWanted),
+    )
+
+
+def _action(
+    name: str,
+    handler: Callable[[web.Request], Awaitable[wire.WireModel]],
+    answer: type[wire.WireModel],
+    body: type[wire.WireModel],
+) -> Endpoint:
+    refused = (404, 409, 413, 422, 503)
+    return Endpoint("POST", f"/api/v1/{name}", "write", handler, answer, body=body, raises=refused, is_keyed=True)
 
 
 def _subject(asked: wire.MuteNamed) -> Subject | None:

@@ -241,9 +241,6 @@ class Actions:
         self._moves = queries.moves
         self._deliveries = queries.deliveries
         self._plans = queries.plans
-        self._choices = queries.choices
-        self._history = queries.history
-        self._clock = queries.clock
         self._clock = queries.clock
 
     async def replay(self, request: web.Request) -> web.StreamResponse:
@@ -269,9 +266,7 @@ class Actions:
 
     async def pause(self, request: web.Request) -> web.StreamResponse:
         """Pause a source."""
-        name = request.match_info["name"]
-        change = await self._suspensions.pause(name, asker(request))
-        return _told(request, change.said, f"/sources/{part(name)}")
+        return _told(request, (await self._suspensions.pause(request.match_info["name"], asker(request))).said)
 
     async def probe(self, request: web.Request) -> web.StreamResponse:
         """Have a source probed as soon as politeness allows."""
@@ -281,69 +276,49 @@ class Actions:
         (asked,) = self._plans.ask(name)
         wait = duration(asked.at_s - self._clock.time_s())
         when = f"in {wait}, after {asked.waits_for}" if asked.waits_for else "at once"
-        said = "it is being probed" if asked.is_under_way else f"it is probed {when}"
-        return _told(request, said, f"/sources/{part(name)}")
+        return _told(request, "it is being probed" if asked.is_under_way else f"it is probed {when}")
 
     async def accept_move(self, request: web.Request) -> web.StreamResponse:
         """Read a source at its new address."""
         name, shown = request.match_info["name"], (await read_form(request)).get("url")
-        return _told(request, (await self._moves.accept(name, to=shown)).said, f"/sources/{part(name)}")
+        return _told(request, (await self._moves.accept(name, to=shown)).said)
 
     async def resume(self, request: web.Request) -> web.StreamResponse:
-        """Probe a paused source again."""
+        """Probe a paused source again, or evaluate a suspended rule again."""
         name = request.match_info["name"]
-        change = await self._suspensions.resume(name, subject=Subject.SOURCE)
-        return _told(request, change.said, f"/sources/{part(name)}")
+        return _told(request, (await self._suspensions.resume(name, subject=_subject_of(request))).said)
 
-    async def resume_rule(self, request: web.Request) -> web.StreamResponse:
-        """Evaluate a suspended rule again."""
-        name = request.match_info["name"]
-        change = await self._suspensions.resume(name, subject=Subject.RULE)
-        return _told(request, change.said, f"/rules/{part(name)}")
-
-    async def mute_rule(self, request: web.Request) -> web.StreamResponse:
-        """Mute a rule, for the time chosen."""
-        return await self._mute(request, Subject.RULE, f"/rules/{part(request.match_info['name'])}")
-
-    async def unmute_rule(self, request: web.Request) -> web.StreamResponse:
-        """Send what a muted rule kept back, or drop it."""
-        return await self._unmute(request, Subject.RULE, f"/rules/{part(request.match_info['name'])}")
-
-    async def mute_profile(self, request: web.Request) -> web.StreamResponse:
-        """Mute a profile, for the time chosen."""
-        return await self._mute(request, Subject.PROFILE, profile_page(request.match_info["name"]))
-
-    async def unmute_profile(self, request: web.Request) -> web.StreamResponse:
-        """Send what the rules of a muted profile kept back, or drop it."""
-        return await self._unmute(request, Subject.PROFILE, profile_page(request.match_info["name"]))
-
-    async def mute_all(self, request: web.Request) -> web.StreamResponse:
-        """Mute everything, for the time chosen."""
-        return await self._mute(request, Subject.ALL, "/settings")
-
-    async def unmute_all(self, request: web.Request) -> web.StreamResponse:
-        """Send what was kept back of everything, or drop it."""
-        return await self._unmute(request, Subject.ALL, "/settings")
-
-    async def _mute(self, request: web.Request, subject: Subject, page: str) -> web.StreamResponse:
+    async def mute(self, request: web.Request) -> web.StreamResponse:
+        """Mute a rule, a profile or everything, for the time chosen."""
         chosen = (await read_form(request)).get("for", "")
         if chosen not in MUTE_S:
             raise BadRequestError("choose one of the times that the form offers")
         until_s = mute_until_s(chosen, self._clock.time_s(), self._deliveries.zone)
-        name = request.match_info.get("name", EVERYTHING)
-        change = await self._suspensions.mute(name, asker(request), subject=subject, until_s=until_s)
-        return _told(request, change.said, page)
+        name, subject = request.match_info.get("name", EVERYTHING), _subject_of(request)
+        return _told(
+            request, (await self._suspensions.mute(name, asker(request), subject=subject, until_s=until_s)).said
+        )
 
-    async def _unmute(self, request: web.Request, subject: Subject, page: str) -> web.StreamResponse:
+    async def unmute(self, request: web.Request) -> web.StreamResponse:
+        """Send what was kept back of a rule, a profile or everything, or drop it."""
         drop = "drop" in await read_form(request)
-        name = request.match_info.get("name", EVERYTHING)
-        change = await self._suspensions.unmute(name, subject=subject, drop=drop)
-        return _told(request, change.said, page)
+        name, subject = request.match_info.get("name", EVERYTHING), _subject_of(request)
+        return _told(request, (await self._suspensions.unmute(name, subject=subject, drop=drop)).said)
 
 
-def _told(request: web.Request, said: str, page: str) -> web.StreamResponse:
-    """Redirect to a page that says what was done."""
+_SUBJECTS = {"sources": Subject.SOURCE, "rules": Subject.RULE, "profiles": Subject.PROFILE, "settings": Subject.ALL}
+
+
+def _subject_of(request: web.Request) -> Subject:
+    """Return what the path of a form is about."""
+    return _SUBJECTS[request.path.split("/")[1]]
+
+
+def _told(request: web.Request, said: str) -> web.StreamResponse:
+    """Redirect to the page of what a form was about, which says what was done."""
     request[SIGNED].session.say(f"{said[:1].upper()}{said[1:]}.")
+    of, name = request.path.split("/")[1], request.match_info.get("name")
+    page = f"/{of}" if name is None else profile_page(name) if of == "profiles" else f"/{of}/{part(name)}"
     raise web.HTTPSeeOther(URL(page, encoded=True))
 
 
