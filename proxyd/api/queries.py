@@ -9,6 +9,7 @@ from proxyd.base.ports import Clock
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
 from proxyd.daemon.discovery import FeedDiscovery
+from proxyd.daemon.feed_hub import FeedHub
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.pushes import Pushes
@@ -42,5 +43,6 @@ class Queries:
     deliveries: DeliveryQueries
     access: SqlAccess
     callbacks: Pushes
+    hub: FeedHub
     vitals: DaemonVitals
     clock: Clock

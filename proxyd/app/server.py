@@ -36,7 +36,7 @@ from proxyd.api.rest.google_reader import GoogleReader
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import ApiDocument
-from proxyd.api.rest.profile_feeds import endpoints_of_feeds
+from proxyd.api.rest.profile_feeds import HUB_PATH, HubRequests, endpoints_of_feeds
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web.dashboard import Dashboard
 from proxyd.config.loading import socket_address
@@ -206,6 +206,7 @@ def make_app(
     app.on_shutdown.append(streams.end)
     app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
     app.router.add_post(CALLBACK_PATH, callbacks.push)
+    app.router.add_post(HUB_PATH, HubRequests(queries, quotas).ask)
     found = endpoints(queries, listings, streams)
     idempotency = Idempotency(queries)
     for endpoint in found:

@@ -37,6 +37,7 @@ from proxyd.daemon import (
     DeliveryQueries,
     DomainWatch,
     FeedDiscovery,
+    FeedHub,
     LoadSources,
     LocalNotifier,
     Loops,
@@ -199,6 +200,7 @@ def build(
         plan_worker=plan_worker,
         choices=SourceChoices(decider.known, clock),
         domains=DomainWatch(decider.known, parts.prober, clock, settings.rdap_url),
+        hub=FeedHub(declarations, store, parts.pushes.hub, clock, parts.rng, metrics, parts.pushes.public_url),
     )
     news = _connect_signals(declarations, recall, loops)
     supervisor = Supervisor(parts.supervision, clock, store.writer.ping)
@@ -221,6 +223,7 @@ def _connect_signals(declarations: Declarations, recall: StreamRecall, loops: Lo
     """Let the loops tell each other what has changed; return the signal of news for live pages."""
     news, notifier = Signal(), loops.notifier
     news.listen(notifier.wake)
+    news.listen(loops.hub.news.notify)
     declarations.suspensions.released.listen(notifier.wake)
     for each in (recall.news, loops.observer.news):
         each.listen(news.notify)
@@ -256,6 +259,7 @@ def _queries(
         deliveries=DeliveryQueries(*senders, settings.zone),
         access=store.access,
         callbacks=loops.pushes,
+        hub=loops.hub,
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),
         clock=clock,
     )

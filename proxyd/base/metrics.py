@@ -121,6 +121,11 @@ class Metrics:
         self.pushes = Counter("proxyd_pushes", "Documents that hubs pushed, by result.", ["result"], registry=r)
         for result in ("accepted", "unsigned", "unreadable", "ignored"):
             self.pushes.labels(result)
+        self.hub_pushes = Counter(
+            "proxyd_hub_pushes", "Feeds of profiles pushed to followers, by result.", ["result"], registry=r
+        )
+        for result in ("accepted", "retry", "ended"):
+            self.hub_pushes.labels(result)
         self.subscriptions = Gauge("proxyd_subscriptions", "Sources whose hub pushes.", registry=r)
         self.connection_up = Gauge(
             "proxyd_connection_up", "0 while no host answers; failures do not count then.", registry=r

@@ -576,8 +576,8 @@ class Settings(BaseModel):
     )
     public_url: Annotated[str, AfterValidator(_check_public_url)] = Field(
         "",
-        description="address at which WebSub hubs reach this daemon's `/websub/`, for example "
-        "`https://proxyd.example.org`",
+        description="address at which WebSub hubs, and followers of feeds of profiles, reach this daemon's `/websub/`, "
+        "for example `https://proxyd.example.org`",
     )
     secrets: Path | None = Field(None, description="folder for `SECRET FILE`")
     delivery_timeout: _PositiveSeconds = Field(15.0, description="total time of one delivery attempt")

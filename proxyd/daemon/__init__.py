@@ -5,6 +5,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, LocalNotifier, Notifier
 from proxyd.daemon.discovery import Discovered, FeedDiscovery, Way
 from proxyd.daemon.domain_watch import DomainWatch
+from proxyd.daemon.feed_hub import FeedHub
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import LoadSources, PlanLoop, PlanWorker
@@ -28,6 +29,7 @@ __all__ = [
     "DistantNotifier",
     "DomainWatch",
     "FeedDiscovery",
+    "FeedHub",
     "LoadSources",
     "LocalNotifier",
     "Loops",

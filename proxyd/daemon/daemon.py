@@ -20,6 +20,7 @@ from proxyd.core.errors import StoreBusyError, StoreError
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import Notifier
 from proxyd.daemon.domain_watch import DomainWatch
+from proxyd.daemon.feed_hub import FeedHub
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import PlanLoop, PlanWorker
@@ -98,6 +99,7 @@ class Loops:
     plan_worker: PlanWorker
     choices: SourceChoices
     domains: DomainWatch
+    hub: FeedHub
 
 
 class Daemon:
@@ -193,6 +195,7 @@ class Daemon:
         async with self._housekeeping.running(), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_profiles(), name="profiles")
             tasks.create_task(self._loops.suspensions.run(), name="suspensions")
+            tasks.create_task(self._loops.hub.run(), name="hub")
             await self._drained.wait()
 
     async def _drain(self) -> None:
@@ -202,6 +205,7 @@ class Daemon:
         loops.pushes.stop()
         loops.plan_loop.stop()
         loops.suspensions.stop()
+        loops.hub.stop()
         keeping = [self._housekeeping.drain(timeout_s)] if self._keeps_house else []
         await asyncio.gather(self._end_probes(timeout_s), loops.notifier.drain(timeout_s), *keeping)
         self._drained.set()

@@ -53,6 +53,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
         (t.incidents, t.incidents.c.began_s < now_s - _KEPT_SITES_S),
         (t.lanes, t.lanes.c.due_s.is_(None)),
         (t.tokens, t.tokens.c.expires_s < now_s),
+        (t.followers, t.followers.c.lease_until_s < now_s),
         (t.removed, t.removed.c.at_s < now_s - KEPT_REMOVED_S),
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
         (t.probes, or_(t.probes.c.position < first_kept, t.probes.c.position <= last - _MOST_PROBES)),

@@ -23,6 +23,7 @@ from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.databases.shards import OwnShards
 from proxyd.store.declared_rows import SqlDeclarations, SqlRemoved
+from proxyd.store.follower_rows import SqlFollowers
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_rows import SqlItemSearch, SqlReading
 from proxyd.store.lanes import write_lanes
@@ -113,6 +114,7 @@ class SqlStore(SqlOutbox):
         self.failing = SqlFailingRules(self.writer, self.read)
         self.plan = SqlPlanRecord(self.writer, self.read, self.read_each, self._part)
         self.access = SqlAccess(self.writer, self.read)
+        self.followers = SqlFollowers(self.writer, self.read)
         self.upkeep = upkeep
         self.session_waits_s = connections.waits_s
         self._connections = connections

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from math import floor
-from typing import Any
-from uuid import NAMESPACE_URL, uuid5
-from xml.etree import ElementTree
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.auth import BEARER, Quotas
 from proxyd.api.bound_tokens import Within
-from proxyd.api.endpoint import Endpoint, read_query
+from proxyd.api.endpoint import Endpoint, read_bytes, read_query
+from proxyd.api.problems import BadRequestError, too_many
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import rules_of_request
+from proxyd.api.query_readers import known_declaration, rules_of_request
 from proxyd.core.language.syntax.words import no_such
-from proxyd.core.model.field_values import iso_time
-from proxyd.core.rules.programs.message_program import heading
-from proxyd.core.texts.safe_text import for_xml, is_web
-from proxyd.store.listed_rows import StoredNotification, Wanted
+from proxyd.daemon.feed_documents import FORMS, Feed, entry
+from proxyd.daemon.feed_hub import FollowWish, Topic
+from proxyd.net.http_values import read_url
+from proxyd.store.listed_rows import Wanted
 
 _NEWEST = 100
-_ATOM, _JSON = "application/atom+xml", "application/feed+json"
 _HEADERS = {
     "Cache-Control": "private, no-cache",
     "Referrer-Policy": "no-referrer",  # the address may hold a token
@@ -66,17 +62,18 @@ class Feeds:
         self._profiles = queries.profiles
         self._clock = queries.clock
         self._history = queries.history
+        self._hub = queries.hub
         self._changes = FeedState()
 
     async def atom(self, request: web.Request) -> web.Response:
         """Return the newest notifications as Atom 1.0."""
-        return await self._answer(request, atom, _ATOM)
+        return await self._answer(request, "atom")
 
     async def json(self, request: web.Request) -> web.Response:
         """Return the newest notifications as JSON Feed 1.1."""
-        return await self._answer(request, json_feed, _JSON)
+        return await self._answer(request, "json")
 
-    async def _answer(self, request: web.Request, write: Callable[[Feed], bytes], content_type: str) -> web.Response:
+    async def _answer(self, request: web.Request, form: str) -> web.Response:
         profile, rule = request.match_info["name"], read_query(request, wire.FeedOf).rule
         rules = rules_of_request(self._profiles, profile, rule)
         if rule is not None and not rules:
@@ -84,14 +81,19 @@ class Feeds:
                 f"rule in profile {profile!r} called", rule, rules_of_request(self._profiles, profile, None) or ()
             )
         found = await self._history.find_notifications(Wanted(rules), before=None, limit=_NEWEST)
-        address = _address(request, rule)
-        body = await asyncio.to_thread(lambda: write(Feed(profile, rule, address, tuple(map(entry, found.rows)))))
+        topic, token = Topic(profile, rule or "", form), request.get(BEARER)
+        address = self._hub.address(topic) or _address(request, rule)
+        hub = "" if token is None else self._hub.address_for(token, topic)
+        write = FORMS[form].write
+        body = await asyncio.to_thread(lambda: write(Feed(profile, rule, address, tuple(map(entry, found.rows)), hub)))
         etag = hashlib.sha256(body).hexdigest()[:32]
-        changed_s = self._changes.change_s((content_type, profile, rule or ""), etag, self._clock.time_s())
+        changed_s = self._changes.change_s((form, profile, rule or "", hub), etag, self._clock.time_s())
         unchanged = _has(request, etag, changed_s)
         answer = web.Response(status=304, headers=_HEADERS) if unchanged else web.Response(body=body, headers=_HEADERS)
         if not unchanged:
-            answer.headers["Content-Type"] = f"{content_type}; charset=utf-8"
+            answer.headers["Content-Type"] = f"{FORMS[form].media_type}; charset=utf-8"
+        if hub:
+            answer.headers["Link"] = f'<{hub}>; rel="hub", <{address}>; rel="self"'
         answer.etag = etag
         answer.last_modified = changed_s
         return answer
@@ -101,9 +103,9 @@ def endpoints_of_feeds(queries: Queries) -> Sequence[Endpoint]:
     """Return the endpoints of the feeds."""
     feeds = Feeds(queries)
     return tuple(
-        Endpoint("GET", f"/api/v1/profiles/{{name}}/feed.{name}", "read", handler, media_type, wire.FeedOf,
-                 raises=(404, 503), token_in_query=True, within=Within.PROFILE)
-        for name, handler, media_type in (("atom", feeds.atom, _ATOM), ("json", feeds.json, _JSON))
+        Endpoint("GET", f"/api/v1/profiles/{{name}}/feed.{form}", "read", handler, FORMS[form].media_type,
+                 wire.FeedOf, raises=(404, 503), token_in_query=True, within=Within.PROFILE)
+        for form, handler in (("atom", feeds.atom), ("json", feeds.json))
     )  # fmt: skip
 
 
@@ -121,170 +123,62 @@ def _address(request: web.Request, rule: str | None) -> str:
     return str(plain)
 
 
-_NAMESPACE = "http://www.w3.org/2005/Atom"
-_LINKS = ("link", "url")
-_MOST_ROWS = 50
-_LONGEST_TITLE = 300
+HUB_PATH = "/websub/feeds/{key:[0-9a-f]{12}\\.[0-9a-f]{64}}"
+_MOST_BYTES, _MOST_FIELDS = 16_384, 20
+_MOST_CALLBACK, _MOST_SECRET = 2048, 199  # characters, and bytes as WebSub has it
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A notification in a feed; ``content`` is HTML in which all foreign text is escaped."""
+class HubRequests:
+    """The handler of requests for feeds to be pushed, and for an end of that."""
 
-    notification_id: str
-    title: str
-    link: str | None
-    published: str
-    updated: str
-    rule: str
-    source: str
-    late: bool
-    muted: bool
-    limited: bool
-    content: str
+    def __init__(self, queries: Queries, quotas: Quotas | None) -> None:
+        self._profiles = queries.profiles
+        self._clock = queries.clock
+        self._hub = queries.hub
+        self._quotas = quotas
 
-    @property
-    def tags(self) -> list[str]:
-        """Its rule, and why it was not sent."""
-        return [self.rule, *(["muted"] if self.muted else []), *(["limited"] if self.limited else [])]
-
-    @property
-    def urn(self) -> str:
-        """The id as a permanent IRI."""
-        return _urn(f"notification\0{self.notification_id}")
+    async def ask(self, request: web.Request) -> web.Response:
+        """Take in a request; its callback is asked afterwards whether it wants that."""
+        known_declaration(self._profiles)
+        token_id, _, mac = request.match_info["key"].partition(".")
+        if self._quotas is not None and (left := self._quotas.take(token_id, self._clock.time_s())).is_over:
+            return too_many(left.reset_s)
+        body = await read_bytes(request.clone(client_max_size=_MOST_BYTES))
+        await self._hub.take_in(token_id, mac, wish_of(body))
+        return web.Response(status=202)
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """The newest notifications of a profile, or of one of its rules; ``address`` contains no token."""
+def wish_of(body: bytes) -> FollowWish:
+    """Return what a form asks of the hub.
 
-    profile: str
-    rule: str | None
-    address: str
-    entries: tuple[Entry, ...]
-
-    @property
-    def title(self) -> str:
-        """The title that feed readers show."""
-        return self.profile if self.rule is None else f"{self.profile}: {self.rule}"
-
-    @property
-    def updated(self) -> str:
-        """When the newest entry was created; 1970 in a feed without entries."""
-        return max((entry.updated for entry in self.entries), default=iso_time(0.0))
-
-
-def entry(stored: StoredNotification) -> Entry:
-    """Return a stored notification as an entry."""
-    data: dict[str, Any] = json.loads(stored.body)["data"]
-    items: Sequence[Mapping[str, Any]] = data["items"]
-    first = items[0] if items else {}
-    link = _text_of(first, _LINKS)
-    return Entry(
-        notification_id=stored.notification_id,
-        title=for_xml(heading(data, stored.rule))[:_LONGEST_TITLE],
-        link=next((each for each in (link, data.get("url")) if each and is_web(each)), None),
-        published=iso_time(stored.event_s),
-        updated=iso_time(stored.created_s),
-        rule=for_xml(stored.rule),
-        source=for_xml(stored.source_id),
-        late=stored.late,
-        muted=stored.muted,
-        limited=stored.limited,
-        content=_content(stored, items),
-    )
+    >>> wish_of(b"hub.mode=unsubscribe&hub.topic=t&hub.callback=https://a.example/").is_end
+    True
+    """
+    try:
+        form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except ValueError as error:
+        raise BadRequestError(f"the body is not a form: {error}") from error
+    if any("\0" in each for each in form.values()):
+        raise BadRequestError("the body holds U+0000")
+    mode, secret = form.get("hub.mode"), form.get("hub.secret", "")
+    if mode not in {"subscribe", "unsubscribe"}:
+        raise BadRequestError("hub.mode is subscribe or unsubscribe")
+    callback, topic = form.get("hub.callback", ""), form.get("hub.topic", "")
+    url = read_url(callback) if len(callback) <= _MOST_CALLBACK else None
+    if url is None or url.scheme not in {"http", "https"} or not url.raw_host or url.raw_user or url.fragment:
+        raise BadRequestError(
+            f"hub.callback is an http or https address of at most {_MOST_CALLBACK} characters, without credentials and "
+            "without a fragment"
+        )
+    if len(secret.encode()) > _MOST_SECRET:
+        raise BadRequestError("hub.secret is shorter than 200 bytes")
+    return FollowWish(callback, topic, secret, _lease_s(form), is_end=mode == "unsubscribe")
 
 
-def atom(feed: Feed) -> bytes:
-    """Return the feed as an Atom document."""
-    root = ElementTree.Element("feed", xmlns=_NAMESPACE)
-    _element(root, "id", _urn(f"feed\0{feed.profile}\0{feed.rule or ''}"))
-    _element(root, "title", for_xml(feed.title))
-    _element(root, "updated", feed.updated)
-    _element(root, "link", rel="self", type="application/atom+xml", href=feed.address)
-    _element(_element(root, "author"), "name", "proxyd")
-    _element(root, "generator", "proxyd")
-    for each in feed.entries:
-        _atom_entry(_element(root, "entry"), each)
-    found: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-    return found
-
-
-def _atom_entry(parent: ElementTree.Element, each: Entry) -> None:
-    _element(parent, "id", each.urn)
-    _element(parent, "title", each.title, type="text")
-    _element(parent, "published", each.published)
-    _element(parent, "updated", each.updated)
-    if each.link is not None:
-        _element(parent, "link", rel="alternate", href=each.link)
-    for tag in each.tags:
-        _element(parent, "category", term=tag)
-    _element(parent, "content", each.content, type="html")
-
-
-def _element(parent: ElementTree.Element, tag: str, text: str | None = None, **attributes: str) -> ElementTree.Element:
-    made = ElementTree.SubElement(parent, tag, attributes)
-    made.text = text
-    return made
-
-
-def json_feed(feed: Feed) -> bytes:
-    """Return the feed as a JSON Feed document."""
-    document = {
-        "version": "https://jsonfeed.org/version/1.1",
-        "title": for_xml(feed.title),
-        "feed_url": feed.address,
-        "authors": [{"name": "proxyd"}],
-        "items": [_json_item(each) for each in feed.entries],
-    }
-    return json.dumps(document, ensure_ascii=False).encode()
-
-
-def _json_item(each: Entry) -> dict[str, Any]:
-    link = {} if each.link is None else {"url": each.link}
-    return link | {
-        "id": each.notification_id,
-        "title": each.title,
-        "content_html": each.content,
-        "date_published": each.published,
-        "date_modified": each.updated,
-        "tags": each.tags,
-        "_proxyd": {name: getattr(each, name) for name in ("rule", "source", "late", "muted", "limited")},
-    }
-
-
-def _content(stored: StoredNotification, items: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows as HTML."""
-    marks = "".join(f", {name}" for name in ("late", "muted", "limited") if getattr(stored, name))
-    head = f"<p>{_escape(stored.rule)} on {_escape(stored.source_id)}{marks} ({_escape(stored.notification_id)})</p>"
-    shown = "".join(_row(item) for item in items[:_MOST_ROWS])
-    more = f"<p>and {len(items) - _MOST_ROWS} more</p>" if len(items) > _MOST_ROWS else ""
-    return head + shown + more
-
-
-def _row(item: Mapping[str, Any]) -> str:
-    fields = [f"<dt>{_escape(name)}</dt><dd>{_escape(_shown(value))}</dd>" for name, value in item.items()]
-    return f"<dl>{''.join(fields)}</dl>" if fields else ""
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _escape(text: str) -> str:
-    return escape(for_xml(text))
-
-
-def _text_of(item: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """Return a text of ``item`` whose field ends in one of ``names``; fields of items precede those of channels."""
-    paths = sorted(item, key=lambda path: ".item." in path)
-    last = {path.rpartition(".")[2].lower(): item[path] for path in paths}
-    found = (last.get(name) for name in names)
-    texts = (" ".join(value.split()) for value in found if isinstance(value, str))
-    return next((text for text in texts if text), None)
-
-
-def _urn(name: str) -> str:
-    return uuid5(NAMESPACE_URL, f"proxyd\0{name}").urn
+def _lease_s(form: Mapping[str, str]) -> float | None:
+    asked = form.get("hub.lease_seconds", "")
+    if not asked:
+        return None
+    if not (asked.isascii() and asked.isdecimal() and len(asked) < 12):
+        raise BadRequestError("hub.lease_seconds is a number of seconds")
+    return float(asked)

@@ -1,8 +1,9 @@
-"""Requests to WebSub hubs, guarded and paced like probes."""
+"""Requests of WebSub, guarded: to hubs, paced like probes, and to those who follow a feed of ours."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -10,7 +11,7 @@ from yarl import URL
 
 from proxyd.core.errors import FetchError, FetchTimeoutError
 from proxyd.net.guard import refusal_in
-from proxyd.net.http_values import describe, read_url
+from proxyd.net.http_values import describe, read_some, read_url, retry_after_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +21,26 @@ if TYPE_CHECKING:
 
 _REDIRECTS = frozenset({307, 308})
 _MOST_REDIRECTS = 3
+_CALL_S = 10.0  # for which a follower may take to answer
+_MOST_ANSWER = 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerAnswer:
+    """What a follower's callback answered; ``body`` is its beginning."""
+
+    status: int
+    body: bytes
+    retry_after_s: float | None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
 
 
 class HubClient:
-    """Sends subscription requests to hubs.
+    """Sends subscription requests to hubs, and the requests of our own hub to those who follow a feed.
 
     Parameters
     ----------
@@ -74,6 +91,47 @@ class HubClient:
                 raise FetchTimeoutError(f"no answer within {self._timeout_s:g} s") from error
             except (aiohttp.ClientError, OSError, UnicodeError, ValueError) as error:
                 raise refusal_in(error) or FetchError(describe(error)) from error
+
+    async def ask_follower(self, callback: str, query: Mapping[str, str]) -> FollowerAnswer:
+        """Ask a callback, with a query added to its own, whether it asked for something; raises as ``call`` does.
+
+        It waits for a turn at the host, like a probe: anybody's address may be given as a callback.
+        """
+        target = _target(callback)
+        async with self._tokens.turn(target.raw_host or ""):
+            return await self._call("GET", target.extend_query(query), {}, None)
+
+    async def push_to_follower(self, callback: str, headers: Mapping[str, str], body: bytes) -> FollowerAnswer:
+        """Send a document to a callback.
+
+        Raises ``FetchError`` or ``FetchTimeoutError``: it could not be reached, or answered too late.
+        """
+        return await self._call("POST", _target(callback), headers, body)
+
+    async def _call(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> FollowerAnswer:
+        """Send a request that follows no redirect: it would tell somebody else what this callback may know."""
+        self._guard.check_url(url)
+        try:
+            async with (
+                asyncio.timeout(_CALL_S),
+                self._session.request(
+                    method, url, data=body, headers=headers, allow_redirects=False, auto_decompress=False
+                ) as response,
+            ):
+                answer = await read_some(response, _MOST_ANSWER)
+                return FollowerAnswer(response.status, answer, retry_after_s(response.headers, 0.0))
+        except TimeoutError as error:
+            raise FetchTimeoutError(f"no answer within {_CALL_S:g} s") from error
+        except (aiohttp.ClientError, OSError, UnicodeError, ValueError) as error:
+            raise refusal_in(error) or FetchError(describe(error)) from error
+
+
+def _target(callback: str) -> URL:
+    """Return the address of a callback; raises ``FetchError`` if it is not valid."""
+    target = read_url(callback)
+    if target is None:
+        raise FetchError("the callback is not a valid URL")
+    return target
 
 
 def _may_follow(first: URL, target: URL) -> bool:

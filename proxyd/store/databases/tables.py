@@ -469,6 +469,26 @@ webhooks = Table(  # and whether they answered their ping
     Column("claimed_until_s", Float, nullable=False, server_default="0"),  # by the notifier that pings it
 )
 
+followers = Table(  # subscribers of the feeds of profiles, whose hub proxyd is
+    "followers",
+    metadata,
+    Column("follower_id", String, primary_key=True),  # a hash of the callback and the feed
+    Column("callback", Text, nullable=False),
+    Column("host", String, nullable=False),  # of the callback
+    Column("profile", Text, nullable=False),
+    Column("rule", Text, nullable=False),  # empty: all of the profile
+    Column("form", String, nullable=False),  # atom or json
+    Column("token_id", String, nullable=False),  # under which it reads the feed
+    Column("secret", Text, nullable=False),  # for signatures; empty: none
+    Column("lease_until_s", Float, nullable=False),
+    Column("sent_position", BigInteger, nullable=False),  # of the newest notification that it has
+    Column("owed_position", BigInteger, nullable=False),  # up to which it is sent them
+    Column("due_s", Float, nullable=False),  # when the next attempt may be
+    Column("failures", Integer, nullable=False),  # attempts in a row
+    Index("ix_followers_host", "host"),
+    Index("ix_followers_feed", "profile", "rule"),
+)
+
 tokens = Table(
     "tokens",
     metadata,

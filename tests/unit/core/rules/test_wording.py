@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from proxyd.api.rest.profile_feeds import entry
 from proxyd.base.ports import Gathered, Message
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.item import Item
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.programs.message_program import heading
+from proxyd.daemon.feed_documents import entry
 from proxyd.notify.channels.mail import compose
 from proxyd.notify.channels.message_forms import chat_text, cloudevent, digest, html_text, payload, plain_text, subject
 from proxyd.store.listed_rows import StoredNotification

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.api.rest.profile_feeds import Entry, Feed, atom, entry, json_feed
+from proxyd.daemon.feed_documents import Entry, Feed, atom, entry, json_feed
 from proxyd.store.listed_rows import StoredNotification
 
 ATOM = "{http://www.w3.org/2005/Atom}"
