@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 
 class Attempt(TypedDict):
@@ -214,22 +214,9 @@ class ItemFound(TypedDict):
     starred: bool
 
 
-class ItemShown(TypedDict):
+class ItemShown(ItemFound):
     """An item with its content."""
 
-    position: int
-    source: str
-    event: int
-    id: str
-    title: str
-    text: str
-    link: str | None
-    came: str | None
-    seen: str
-    gone: bool
-    update: bool
-    read: bool
-    starred: bool
     author: str | None
     content: str
     full: bool
@@ -259,20 +246,6 @@ class MarksMade(TypedDict):
     """How many items were marked; null if all were marked up to a position."""
 
     items: int | None
-
-
-Item: TypeAlias = int
-
-
-class MarksWanted(TypedDict):
-    """Items to mark, or what to mark as read up to a position: all, or a profile's or a source's items."""
-
-    items: NotRequired[list[Item] | None]
-    read: NotRequired[bool | None]
-    starred: NotRequired[bool | None]
-    up_to: NotRequired[int | None]
-    profile: NotRequired[str | None]
-    source: NotRequired[str | None]
 
 
 class MessageShown(TypedDict):
@@ -306,22 +279,6 @@ class MoveShown(TypedDict):
     probes: int
     file: str | None
     line: int | None
-
-
-class MoveWanted(TypedDict):
-    """A source whose move is accepted; with `url` only a move to that address."""
-
-    source: str
-    url: NotRequired[str | None]
-
-
-class MuteWanted(TypedDict):
-    """A rule or a profile to be muted until a time, for some seconds, or until it is unmuted."""
-
-    name: NotRequired[str]
-    subject: NotRequired[Literal["rule", "profile", "all"] | None]
-    until: NotRequired[str | None]
-    for_s: NotRequired[float | None]
 
 
 class NotificationListed(TypedDict):
@@ -403,29 +360,9 @@ class ProbeShown(TypedDict):
     found: list[Finding]
 
 
-class ProbeWanted(TypedDict):
-    """A source, or a rule or a profile for all of its sources."""
-
-    name: str
-
-
-class Problem(TypedDict):
-    """Why a request was refused (RFC 9457)."""
-
-    type: NotRequired[str]
-    title: str
-    status: int
-    detail: str
-    errors: NotRequired[list[Fault] | None]
-
-
-class PromiseShown(TypedDict):
+class PromiseShown(KeptPromiseShown):
     """The share of its items that a rule was to see in time, and the one that it saw, in a week from Monday (UTC)."""
 
-    rule: str
-    intervals: int
-    promised: float
-    kept: float
     week: str
     off: bool
 
@@ -474,18 +411,6 @@ class ReportShown(TypedDict):
     off: list[ModelOff]
     promises: list[PromiseShown]
     promises_left_out: int
-
-
-class ResumeWanted(TypedDict):
-    """
-    A paused source, or a rule that is suspended because it failed too often.
-
-    Give `name`, or `source` for a source; `subject` is needed only if a source and a rule have the name.
-    """
-
-    name: NotRequired[str | None]
-    source: NotRequired[str | None]
-    subject: NotRequired[Literal["source", "rule"] | None]
 
 
 class RuleFailing(TypedDict):
@@ -547,12 +472,6 @@ class SiteExpiryShown(TypedDict):
     problem: str
 
 
-class SourceNamed(TypedDict):
-    """The name of a source."""
-
-    source: str
-
-
 class SuspensionShown(TypedDict):
     """A paused source, or what is muted: a rule, a profile or everything."""
 
@@ -582,12 +501,6 @@ class TestResult(TypedDict):
     error: str | None
 
 
-class TestWanted(TypedDict):
-    """The rule whose receivers get a test message."""
-
-    rule: str
-
-
 class TokenMade(TypedDict):
     """A new token; only this response contains its text."""
 
@@ -607,15 +520,6 @@ class TokenShown(TypedDict):
     profiles: list[str]
 
 
-class TokenWanted(TypedDict):
-    """A token to be created."""
-
-    name: str
-    scope: Literal["read", "write", "admin"]
-    expires_in_s: NotRequired[float | None]
-    profiles: NotRequired[list[str]]
-
-
 class ToldOfItem(TypedDict):
     """What a rule made of an item."""
 
@@ -632,14 +536,6 @@ class TradeShown(TypedDict):
     delay_s: float
     completeness: float
     price_item_hours: float
-
-
-class UnmuteWanted(TypedDict):
-    """A rule or a profile to be unmuted; with `drop`, what was kept back is never sent."""
-
-    name: NotRequired[str]
-    subject: NotRequired[Literal["rule", "profile", "all"] | None]
-    drop: NotRequired[bool]
 
 
 class UptimeShown(TypedDict):
@@ -775,8 +671,8 @@ class HeaderWritten(TypedDict):
     secret: NotRequired[SecretWritten | None]
 
 
-class ImportMade(TypedDict):
-    """What an import changed; the first `faults` say what is wrong with addresses that are `unreadable`."""
+class ChangesMade(TypedDict):
+    """The changes of a declaration, by rule; in restarted rules counters start again, and NOW is kept."""
 
     added: list[str]
     removed: list[str]
@@ -785,6 +681,11 @@ class ImportMade(TypedDict):
     dry_run: NotRequired[bool]
     cost: NotRequired[CostShown | None]
     warnings: NotRequired[list[Fault]]
+
+
+class ImportMade(ChangesMade):
+    """What an import changed; the first `faults` say what is wrong with addresses that are `unreadable`."""
+
     sources_added: int
     sources_known: int
     unreadable: int
@@ -806,21 +707,9 @@ class MoveMade(TypedDict):
     move: MoveShown | None
 
 
-class NotificationTraced(TypedDict):
+class NotificationTraced(NotificationListed):
     """A notification, the probe that led to it, its deliveries and its texts."""
 
-    id: str
-    position: int
-    rule: str
-    source: str
-    event: str
-    created: str
-    late: bool
-    muted: bool
-    limited: bool
-    screenshot: str | None
-    body: dict[str, Any]
-    deliveries: list[DeliveryState]
     messages: list[MessageShown]
     intervals: list[IntervalShown]
     probe: ProbeShown
@@ -888,26 +777,6 @@ class Rule(TypedDict):
     failing: RuleFailing | None
 
 
-class SiteDetails(TypedDict):
-    """How a site fares, its outages, and how long it took to answer in the last week."""
-
-    name: str
-    title: str
-    url: str
-    state: Literal["up", "down", "unknown", "maintenance"]
-    detail: str
-    since: str | None
-    probed: str | None
-    latency_s: float | None
-    uptime: UptimeShown
-    expires: SiteExpiryShown
-    days: list[SiteDayShown]
-    incidents: list[IncidentShown]
-    latencies: list[LatencyShown]
-    median_s: float | None
-    p95_s: float | None
-
-
 class SiteShown(TypedDict):
     """How a site fares now and how it did in the last 90 days."""
 
@@ -922,6 +791,15 @@ class SiteShown(TypedDict):
     uptime: UptimeShown
     expires: SiteExpiryShown
     days: list[SiteDayShown]
+
+
+class SiteDetails(SiteShown):
+    """How a site fares, its outages, and how long it took to answer in the last week."""
+
+    incidents: list[IncidentShown]
+    latencies: list[LatencyShown]
+    median_s: float | None
+    p95_s: float | None
 
 
 SourceListed = TypedDict(
@@ -1002,18 +880,6 @@ class SuspensionMade(TypedDict):
     suspension: SuspensionShown | None
 
 
-class ChangesMade(TypedDict):
-    """The changes of a declaration, by rule; in restarted rules counters start again, and NOW is kept."""
-
-    added: list[str]
-    removed: list[str]
-    restarted: list[str]
-    counters: dict[str, list[str]]
-    dry_run: NotRequired[bool]
-    cost: NotRequired[CostShown | None]
-    warnings: NotRequired[list[Fault]]
-
-
 class ClassWritten(TypedDict):
     """A class: the fields of a kind of feed or page."""
 
@@ -1055,18 +921,8 @@ class DeclarationWritten(TypedDict):
     notifications: NotRequired[list[NotificationWritten]]
 
 
-class ProfileShown(TypedDict):
+class ProfileShown(ProfileListed):
     """A profile with its text in canonical layout, and the same as JSON."""
 
-    captured: int
-    missed: int
-    completeness: float | None
-    utility: float | None
-    name: str
-    origin: str
-    domains: list[str]
-    users: list[str]
-    rules: list[Rule]
-    muted: SuspensionShown | None
     text: str
     declared: DeclarationWritten
