@@ -78,7 +78,7 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
             answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
             return answer
         if quotas is not None:
-            left = request[LEFT] = quotas.take(token.token_id, queries.clock.time_s())
+            left = request[_LEFT] = quotas.take(token.token_id, queries.clock.time_s())
             if left.is_over:
                 return too_many(left.reset_s)
         if SCOPES.index(token.scope) < SCOPES.index(scope):
@@ -109,7 +109,7 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class _Left:
     """The requests that a bearer has left in its window; ``is_over`` if this request exceeded the quota."""
 
     quota: Quota
@@ -121,7 +121,7 @@ class Left:
     def headers(self) -> dict[str, str]:
         """The headers that tell the client (draft-ietf-httpapi-ratelimit-headers).
 
-        >>> Left(Quota(60, 60.0), 59, 59.5).headers
+        >>> _Left(Quota(60, 60.0), 59, 59.5).headers
         {'RateLimit-Policy': '"token";q=60;w=60', 'RateLimit': '"token";r=59;t=60'}
         """
         return {
@@ -130,7 +130,7 @@ class Left:
         }
 
 
-LEFT = web.RequestKey("left", Left)
+_LEFT = web.RequestKey("left", _Left)
 
 
 class Quotas:
@@ -149,7 +149,7 @@ class Quotas:
         self._quota = quota
         self._windows: dict[str, tuple[float, int]] = {}
 
-    def take(self, bearer: str, now_s: float) -> Left:
+    def take(self, bearer: str, now_s: float) -> _Left:
         """Count a request; return how many are left after it."""
         began_s, used = self._windows.get(bearer, (now_s, 0))
         if not 0.0 <= now_s - began_s < self._quota.window_s:
@@ -158,7 +158,7 @@ class Quotas:
             self._forget(now_s)
         left = self._quota.requests - used
         self._windows[bearer] = began_s, used + min(1, left)
-        return Left(self._quota, max(0, left - 1), began_s + self._quota.window_s - now_s, is_over=left == 0)
+        return _Left(self._quota, max(0, left - 1), began_s + self._quota.window_s - now_s, is_over=left == 0)
 
     def _forget(self, now_s: float) -> None:
         """Forget past windows once there are many."""
@@ -169,5 +169,5 @@ class Quotas:
 
 async def add_quota_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the remaining quota of the bearer to the headers of a response."""
-    if (left := request.get(LEFT)) is not None:
+    if (left := request.get(_LEFT)) is not None:
         response.headers.update(left.headers)

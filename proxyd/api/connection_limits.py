@@ -137,14 +137,14 @@ def refuse_foreign_hosts(hosts: AbstractSet[str] | None) -> Middleware:
 
 def _is_ours(request: web.Request, hosts: AbstractSet[str]) -> bool:
     sent = request.headers.getall("Host", ())
-    name = host_of(sent[0]) if len(sent) == 1 else None
+    name = _host_of(sent[0]) if len(sent) == 1 else None
     return name is not None and (name in hosts or _is_address(name))
 
 
-def host_of(text: str) -> str | None:
+def _host_of(text: str) -> str | None:
     """Return the name or address in a ``Host`` header, ``None`` if it is not valid.
 
-    >>> host_of("Proxyd.Example.:8080"), host_of("[::1]:80"), host_of("me@example.org")
+    >>> _host_of("Proxyd.Example.:8080"), _host_of("[::1]:80"), _host_of("me@example.org")
     ('proxyd.example', '::1', None)
     """
     match = _HOST.fullmatch(text)

@@ -19,8 +19,8 @@ from proxyd.api.bound_tokens import Within
 from proxyd.api.problems import BadRequestError, FaultsError
 from proxyd.store.api_rows import Scope
 
-Answer: TypeAlias = wire.WireModel | web.StreamResponse
-Read = TypeVar("Read", bound=wire.WireModel)
+_Answer: TypeAlias = wire.WireModel | web.StreamResponse
+_Read = TypeVar("_Read", bound=wire.WireModel)
 
 
 MOST_BYTES = 256 * 1024
@@ -57,7 +57,7 @@ class Endpoint:
 
     Examples
     --------
-    >>> async def health(request: web.Request) -> Answer:
+    >>> async def health(request: web.Request) -> _Answer:
     ...     return wire.WireModel()
     >>> Endpoint("GET", "/healthz", None, health, wire.WireModel).status
     200
@@ -66,7 +66,7 @@ class Endpoint:
     method: str
     path: str
     scope: Scope | None
-    handler: Callable[[web.Request], Awaitable[Answer]]
+    handler: Callable[[web.Request], Awaitable[_Answer]]
     answer: type[wire.WireModel] | str
     query: type[wire.WireModel] | None = None
     body: type[wire.WireModel] | None = None
@@ -93,7 +93,7 @@ class Endpoint:
 
 def listing(
     path: str,
-    find: Callable[..., Answer | Awaitable[Answer]],
+    find: Callable[..., _Answer | Awaitable[_Answer]],
     answer: type[wire.WireModel] | str,
     query: type[wire.WireModel] | None = None,
     *,
@@ -104,7 +104,7 @@ def listing(
     """Return a GET endpoint that answers what ``find`` returns for the names in the path and for the query."""
 
     @wraps(find)
-    async def handler(request: web.Request) -> Answer:
+    async def handler(request: web.Request) -> _Answer:
         asked = [] if query is None else [read_query(request, query)]
         found = find(*request.match_info.values(), *asked)
         return await found if isawaitable(found) else found
@@ -122,7 +122,7 @@ def json_response(model: wire.WireModel, status: int = 200) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json")
 
 
-def read_query(request: web.Request, model: type[Read]) -> Read:
+def read_query(request: web.Request, model: type[_Read]) -> _Read:
     """Return the query of a request as a model; raises ``FaultsError`` naming each wrong parameter."""
     given = {name: request.query[name] for name in request.query if name != "token"}
     if repeated := sorted(name for name in given if len(request.query.getall(name)) > 1):
@@ -148,7 +148,7 @@ async def read_bytes(request: web.Request) -> bytes:
         raise web.HTTPRequestTimeout(text=f"the body did not arrive within {BODY_S:g} s") from error
 
 
-async def read_body(request: web.Request, model: type[Read]) -> Read:
+async def read_body(request: web.Request, model: type[_Read]) -> _Read:
     """Return the JSON body of a request as a model; raises ``FaultsError`` with a pointer to each wrong member."""
     return model_of_body(await _read_json(request), model)
 
@@ -166,7 +166,7 @@ def json_of(body: bytes) -> Any:
         raise BadRequestError(f"the body is not JSON: {error}") from error
 
 
-def model_of_body(value: Any, model: type[Read]) -> Read:
+def model_of_body(value: Any, model: type[_Read]) -> _Read:
     """Return a JSON value as a model."""
     try:
         return model.model_validate(value, strict=True)

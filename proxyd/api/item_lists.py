@@ -77,11 +77,11 @@ class ItemLists:
                 raise BadRequestError("a search takes no view and no profile")
             found = await self._search.search(asked.q, source_id=asked.source, before=at, limit=asked.limit + 1)
             found, next_cursor = page_of(found, asked.limit)
-            return wire.Page[wire.ItemFound](items=[item_found(each) for each in found], next_cursor=next_cursor)
+            return wire.Page[wire.ItemFound](items=[_item_found(each) for each in found], next_cursor=next_cursor)
         shelf = await self._reading.shelf(View(asked.view), profile=asked.profile, source=asked.source)
         page = await self._reading.stored.find(shelf, before=at, limit=asked.limit)
         next_cursor = None if page.rest is None else cursor_of(str(page.rest))
-        return wire.Page[wire.ItemFound](items=[item_found(each) for each in page.items], next_cursor=next_cursor)
+        return wire.Page[wire.ItemFound](items=[_item_found(each) for each in page.items], next_cursor=next_cursor)
 
     async def get_item(self, position: str) -> wire.ItemShown:
         """Return an item with its content, made safe to show.
@@ -106,7 +106,7 @@ class ItemLists:
         return wire.MarksMade(items=None)
 
 
-def item_found(found: FoundItem) -> wire.ItemFound:
+def _item_found(found: FoundItem) -> wire.ItemFound:
     """Return an item of a list."""
     return model_of(found, wire.ItemFound, **_members(found))
 

@@ -26,7 +26,7 @@ _MOST_ASKED, _AGAIN_S = 100, 1.0  # times that a turn is asked for, and the paus
 _MOST_BYTES = 64 << 20  # of an answer
 _MOST_NAMES = 1000
 _LISTED, _PROBE, _PLAN, _HOSTS, _ADVICE, _TURN = PEER_PATHS
-Each = TypeVar("Each", bound=wire.WireModel)
+_Each = TypeVar("_Each", bound=wire.WireModel)
 log = structlog.get_logger("api")
 
 
@@ -117,13 +117,13 @@ class Peers:
             await asyncio.sleep(_AGAIN_S)
 
     async def _ask_others(
-        self, path: str, body: wire.WireModel, model: type[Each], *, within_s: float = _ANSWER_S
-    ) -> Mapping[str, Each | None]:
+        self, path: str, body: wire.WireModel, model: type[_Each], *, within_s: float = _ANSWER_S
+    ) -> Mapping[str, _Each | None]:
         others = () if self._planners is None else self._planners.others()
         found = await asyncio.gather(*(self._answer(each, path, body, model, within_s=within_s) for each in others))
         return {planner.name: each for planner, each in zip(others, found, strict=True)}
 
-    async def _ask_planners(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
+    async def _ask_planners(self, path: str, names: Sequence[str], model: type[_Each]) -> list[_Each]:
         having: dict[Peer, list[str]] = {}
         for name in names:
             if self._planners is not None and (planner := self._planners.answering(name)) is not None:
@@ -136,8 +136,8 @@ class Peers:
         return [each for each in await asyncio.gather(*parts) if each is not None]
 
     async def _answer(
-        self, planner: Peer, path: str, body: wire.WireModel, model: type[Each], *, within_s: float = _ANSWER_S
-    ) -> Each | None:
+        self, planner: Peer, path: str, body: wire.WireModel, model: type[_Each], *, within_s: float = _ANSWER_S
+    ) -> _Each | None:
         """Return what one planner answers, or ``None``."""
         if not planner.address or self._forwarding is None:
             return None

@@ -23,7 +23,7 @@ class _Positioned(Protocol):
         """Its position in a list."""
 
 
-Each = TypeVar("Each", bound=_Positioned)
+_Each = TypeVar("_Each", bound=_Positioned)
 _LARGEST = 2**63 - 1
 _BAD_CURSOR = "cursor is not valid; pass on a next_cursor as it is"
 
@@ -54,7 +54,7 @@ def read_position(cursor: str | None) -> int | None:
     return None if value is None else parse_position(value, _BAD_CURSOR)
 
 
-def page_of(rows: list[Each], limit: int) -> tuple[list[Each], str | None]:
+def page_of(rows: list[_Each], limit: int) -> tuple[list[_Each], str | None]:
     """Return at most ``limit`` rows, and the cursor of the next page; one row more than ``limit`` was requested."""
     return rows[:limit], cursor_of(str(rows[limit - 1].position)) if len(rows) > limit else None
 

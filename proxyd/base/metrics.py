@@ -280,7 +280,7 @@ def _is_of(metric: Metric, roles: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Delays:
+class _Delays:
     """Number and percentiles of delays, in seconds; ``None`` beyond the largest bucket or without delays."""
 
     count: int
@@ -323,10 +323,10 @@ class Samples:
         """Whether another process delivers what this one plans, and counts it."""
         return "planner" in self.roles and "notifier" not in self.roles
 
-    def delays(self, name: str) -> Delays:
+    def delays(self, name: str) -> _Delays:
         """Return the percentiles of a histogram."""
         found = sorted(self.buckets.get(f"{name}_bucket", []))
-        return Delays(int(found[-1][1]) if found else 0, tuple(percentile(found, share) for share in SHARES))
+        return _Delays(int(found[-1][1]) if found else 0, tuple(percentile(found, share) for share in SHARES))
 
 
 def percentile(buckets: list[tuple[float, float]], share: float) -> float | None:

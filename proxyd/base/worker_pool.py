@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 _START_S = 30.0  # a worker imports its modules before the time of its first job starts
 _PRELOADED = ["proxyd.probing.document_parser"]  # others import their modules at their first start
 
@@ -45,7 +45,7 @@ class WorkerLimits:
     idle_s: float = 150.0  # a worker without a job for so long ends, at the latest after twice that time
 
 
-class WorkerPool(Generic[R]):
+class WorkerPool(Generic[_R]):
     """Runs a function in separate processes, which are started when they are needed.
 
     Use it with ``async with``; leaving ends every worker at once, even a busy one.
@@ -58,7 +58,7 @@ class WorkerPool(Generic[R]):
         What users know a worker as, for reasons: ``the parser``.
     """
 
-    def __init__(self, function: Callable[..., R], name: str, *, workers: int, limits: WorkerLimits) -> None:
+    def __init__(self, function: Callable[..., _R], name: str, *, workers: int, limits: WorkerLimits) -> None:
         context = _context()
         self._workers = [_Worker(context, function, name, limits) for _ in range(workers)]
         self._idle = deque(self._workers)  # the last is used next, so that the others may end
@@ -74,7 +74,7 @@ class WorkerPool(Generic[R]):
     ) -> None:
         await self.close()
 
-    async def run(self, *job: object) -> R:
+    async def run(self, *job: object) -> _R:
         """Return what the function returns for a job, or raise the ``ProxydError`` that it raises.
 
         Raises ``WorkerFailedError``: it took too long, its process died, it needed too much memory or it raised an
@@ -83,7 +83,7 @@ class WorkerPool(Generic[R]):
         loop = asyncio.get_running_loop()
         if not self._is_watched:
             self._watch(loop)
-        return cast("R", await loop.run_in_executor(self._threads, self._run, job))
+        return cast("_R", await loop.run_in_executor(self._threads, self._run, job))
 
     async def close(self) -> None:
         """End every worker; running jobs fail."""
@@ -267,7 +267,7 @@ def _own_bytes() -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), 0)
 
 
-def run_work(work: Callable[[], R]) -> R:
+def run_work(work: Callable[[], _R]) -> _R:
     """Return the result of work that is sent as a whole; the function of pools with different jobs."""
     return work()
 

@@ -37,8 +37,8 @@ from proxyd.lab.replay.replay import clairvoyant_probes, uniform_probes
 from proxyd.lab.traces import STEADY, Week, poisson_events, zipf_rates
 from proxyd.store.backups import owner_lock
 
-CHRONON_S = 0.2
-PRICE_ITEM_S = 0.4  # delay that a probe must save: about 20 probes a second do
+_CHRONON_S = 0.2
+_PRICE_ITEM_S = 0.4  # delay that a probe must save: about 20 probes a second do
 _SHORTEST_S = 1.0
 _HEADSTART_S = 0.7
 _DRAIN_S = 10.0
@@ -62,7 +62,7 @@ SET DELIVERY WEBHOOK '{webhook}' SECRET FILE '{secret}';
 """
 
 
-def run_demo(duration_s: float, seed: int) -> Results | None:
+def run_demo(duration_s: float, seed: int) -> _Results | None:
     """Run the demo and return the measurements, or ``None`` after SIGTERM."""
     if duration_s < _SHORTEST_S:
         raise ProxydError(f"a demo of {duration_s:g} s shows nothing; give it {_SHORTEST_S:g} s or more")
@@ -75,7 +75,7 @@ def run_demo(duration_s: float, seed: int) -> Results | None:
         return None
 
 
-async def _until_terminated(running: Coroutine[None, None, Results]) -> Results:
+async def _until_terminated(running: Coroutine[None, None, _Results]) -> _Results:
     """Run to the end; SIGTERM cancels the run, so that nothing is left behind."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(running, name="demo")
@@ -106,7 +106,7 @@ class _Stage:
         return [np.array(times, dtype=np.float64) - self.start_s for times in self.origin.requests_s]
 
 
-async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[str], None]) -> Results:
+async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[str], None]) -> _Results:
     """Run the demo in an empty ``folder`` and return the results."""
     rng = np.random.Generator(np.random.PCG64(seed))
     workload = _make_workload(duration_s, rng)
@@ -125,13 +125,13 @@ def make_settings(folder: Path) -> Settings:
             "profiles": folder / "profiles",
             "database": str(folder / "demo.db"),
             "secrets": folder / "secrets",
-            "chronon": CHRONON_S,
+            "chronon": _CHRONON_S,
             "budget": "40/s",  # an upper bound; the price decides how many probes are made
-            "probe_price": PRICE_ITEM_S / 3600.0,
-            "epoch": WEEK_S,
-            "cycle": WEEK_S,
-            "plan_every": WEEK_S / 7,
-            "source_spacing": CHRONON_S,
+            "probe_price": _PRICE_ITEM_S / 3600.0,
+            "epoch": _WEEK_S,
+            "cycle": _WEEK_S,
+            "plan_every": _WEEK_S / 7,
+            "source_spacing": _CHRONON_S,
             "host_spacing": 0.0,
             "allow_networks": ["127.0.0.0/8"],
             "drain_timeout": _DRAIN_S,
@@ -149,7 +149,7 @@ async def _stage_daemon(settings: Settings, workload: _DemoWorkload, key: bytes)
         async with app.open_parts(settings) as parts:
             start_s = float(ceil(parts.clock.time_s() + _HEADSTART_S))
             stop_s = start_s + workload.duration_s
-            origin = Origin([times + start_s for times in workload.times_s], parts.clock, window=WINDOW)
+            origin = Origin([times + start_s for times in workload.times_s], parts.clock, window=_WINDOW)
             receiver = Receiver(secret)
             async with origin.serving() as [address], receiver.serving() as webhook:
                 _write_files(settings, secret, _profile(address, webhook, start_s, stop_s))
@@ -189,7 +189,7 @@ async def _settle(stage: _Stage) -> None:
         async with asyncio.timeout(_DRAIN_S):
             planner = stage.decider.planner
             while planner.in_flight:
-                await stage.clock.sleep(CHRONON_S)
+                await stage.clock.sleep(_CHRONON_S)
             await stage.receiver.has(_readable_items(stage.workload, stage.requests_s()))
     except TimeoutError:
         return  # what is missing counts as not delivered
@@ -205,7 +205,7 @@ def _write_files(settings: Settings, secret: str, profile: str) -> None:
 
 def _profile(origin: str, webhook: str, start_s: float, stop_s: float) -> str:
     sources = "".join(
-        f"CREATE SOURCE \"feed-{feed:02d}\" OF ATOM AT '{origin}/feeds/{feed}.atom';\n" for feed in range(FEEDS)
+        f"CREATE SOURCE \"feed-{feed:02d}\" OF ATOM AT '{origin}/feeds/{feed}.atom';\n" for feed in range(_FEEDS)
     )
     return _PROFILE.format(sources=sources, start=_iso_time(start_s), end=_iso(stop_s), webhook=webhook, secret=_SECRET)
 
@@ -222,7 +222,7 @@ def _show_nothing(_text: str) -> None:
     """Discard progress messages when nobody watches."""
 
 
-LOOPBACK = ("127.0.0.1",)
+_LOOPBACK = ("127.0.0.1",)
 _ENTRY = """<entry><id>{id}</id><title>Item {number} of feed {feed}</title>
 <link href="http://demo.invalid/{feed}/{number}"/><published>{time}</published><updated>{time}</updated>
 <summary>Nothing happened, {number} times.</summary></entry>
@@ -270,7 +270,7 @@ class Origin:
         self.requests_s: list[list[float]] = [[] for _ in times_s]
 
     @asynccontextmanager
-    async def serving(self, hosts: Sequence[str] = LOOPBACK) -> AsyncIterator[list[str]]:
+    async def serving(self, hosts: Sequence[str] = _LOOPBACK) -> AsyncIterator[list[str]]:
         """Listen on a free port of each host while the context is open; yield their addresses."""
         app = web.Application()
         app.router.add_get("/feeds/{feed:\\d+}.atom", self._answer)
@@ -302,7 +302,7 @@ class Origin:
 
 
 @asynccontextmanager
-async def listening(app: web.Application, hosts: Sequence[str] = LOOPBACK) -> AsyncIterator[list[str]]:
+async def listening(app: web.Application, hosts: Sequence[str] = _LOOPBACK) -> AsyncIterator[list[str]]:
     """Serve ``app`` on a free port of each host while the context is open; yield their addresses."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -405,7 +405,7 @@ _ROWS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class _Results:
     """The three schedules over the same items, the deliveries, and the titles of the last of them."""
 
     measures: dict[str, Measures]
@@ -443,7 +443,7 @@ class Results:
         """Return a table for 80 columns."""
         sent = self.delivered
         items = self.measures["proxyd"].events
-        lines = [f"{FEEDS} feeds, {items} items in {self.duration_s:g} s, seed {self.seed}", ""]
+        lines = [f"{_FEEDS} feeds, {items} items in {self.duration_s:g} s, seed {self.seed}", ""]
         lines.append(f"{'':<12}{'completeness':>13}{'mean delay':>13}{'p95 delay':>12}{'probes':>9}")
         for name, found in self.measures.items():
             delays = f"{found.mean_delay_s:>11.2f} s{found.p95_delay_s:>10.2f} s"
@@ -468,7 +468,7 @@ def _readable_items(workload: _DemoWorkload, requests_s: Sequence[Times]) -> set
     for feed, (times, requests, history) in enumerate(
         zip(workload.times_s, requests_s, workload.histories(), strict=True)
     ):
-        found = found_s(times, requests, window=WINDOW)
+        found = found_s(times, requests, window=_WINDOW)
         items |= {(feed, int(number)) for number in np.flatnonzero(~np.isnan(found)) if number >= history}
     return items
 
@@ -481,31 +481,31 @@ def _make_results(
     grid: ChrononGrid,
     seed: int,
     late_s: float,
-) -> Results:
+) -> _Results:
     """Return the measures of the daemon and the baselines; times in seconds from the start."""
     stop_s, events = workload.duration_s, workload.events_s()
     probes = [times[(times >= 0.0) & (times < stop_s)] for times in requests_s]
     count = sum(times.size for times in probes)
     schedules = {
         "proxyd": probes,
-        "uniform": uniform_probes(FEEDS, count, start_s=0.0, stop_s=stop_s),
+        "uniform": uniform_probes(_FEEDS, count, start_s=0.0, stop_s=stop_s),
         "clairvoyant": clairvoyant_probes(events, count, epoch=Epoch(0, grid.ceil(stop_s)), grid=grid),
     }
     measures = {
-        name: measure(events, schedule, grid=grid, end_s=stop_s, window=WINDOW) for name, schedule in schedules.items()
+        name: measure(events, schedule, grid=grid, end_s=stop_s, window=_WINDOW) for name, schedule in schedules.items()
     }
     readable = _readable_items(workload, requests_s)
     delivered = replace(receiver.delivered, undelivered=len(readable - receiver.items))
     unseen = sum(times.size for times in events) - len(readable)
-    return Results(measures, delivered, unseen, stop_s, seed, tuple(receiver.newest), late_s)
+    return _Results(measures, delivered, unseen, stop_s, seed, tuple(receiver.newest), late_s)
 
 
-FEEDS = 60
-EXPONENT = 1.2
-ITEMS_PER_S = 8.0
-WEEK_S = 20.0
-_HISTORY_S = 60 * WEEK_S
-WINDOW = 20
+_FEEDS = 60
+_EXPONENT = 1.2
+_ITEMS_PER_S = 8.0
+_WEEK_S = 20.0
+_HISTORY_S = 60 * _WEEK_S
+_WINDOW = 20
 _WORKING, _NIGHT, _WEEKEND = 3.0, 0.2, 0.1
 WEEK_FACTORS = (_WORKING, _NIGHT) * 5 + (_WEEKEND, _WEEKEND) * 2
 """Days and nights of a week that begins on Monday."""
@@ -531,11 +531,11 @@ class _DemoWorkload:
 def _make_workload(duration_s: float, rng: np.random.Generator) -> _DemoWorkload:
     """Return feeds in an order independent of their rates; every second has a weekly pattern, in one of three zones."""
     # All share the same weekend days: zones lie half a day ahead or behind
-    rates = rng.permutation(zipf_rates(FEEDS, exponent=EXPONENT, total_per_s=ITEMS_PER_S))
+    rates = rng.permutation(zipf_rates(_FEEDS, exponent=_EXPONENT, total_per_s=_ITEMS_PER_S))
     times = []
     for feed, rate in enumerate(rates):
-        piece_s = WEEK_S / len(WEEK_FACTORS)
-        week = Week(WEEK_S, WEEK_FACTORS, piece_s * int(rng.integers(-1, 2))) if feed % 2 else STEADY
+        piece_s = _WEEK_S / len(WEEK_FACTORS)
+        week = Week(_WEEK_S, WEEK_FACTORS, piece_s * int(rng.integers(-1, 2))) if feed % 2 else STEADY
         found = poisson_events(float(rate), week, start_s=-_HISTORY_S, stop_s=duration_s, rng=rng)
         times.append(np.unique(np.floor(found * 1000.0)) / 1000.0)  # whole milliseconds, as the feeds write them
     return _DemoWorkload(tuple(times), rates, duration_s)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxyd.core.language import Checked, Merged, SourceText
     from proxyd.core.model.profile import Declaration, NotificationRule
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _API_TEXTS = "SELECT name, text FROM texts WHERE origin = 'api' ORDER BY position"
 _EXPORTED = ("position", "source", "id", "title", "text", "link", "came", "seen", "gone", "read", "starred")
 _MOST_NAMED = 20  # unreadable addresses of an import that are printed
@@ -200,7 +200,7 @@ def _moves_of(texts: Sequence[SourceText], moves: Sequence[MoveShown]) -> list[R
     ]
 
 
-async def _request_to_fetch(settings: Settings, question: Callable[[Client], Awaitable[Sequence[T]]]) -> Sequence[T]:
+async def _request_to_fetch(settings: Settings, question: Callable[[Client], Awaitable[Sequence[_T]]]) -> Sequence[_T]:
     """Return the answer of the daemon on this machine, or nothing if it does not answer."""
     from proxyd.client import Client
 

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from proxyd.client import Client
     from proxyd.config.settings import Settings
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _SHOWN = 60
 _LINE = 2000
 
 
-def ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[T]], *, timeout_s: float = 30.0) -> T:
+def ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[_T]], *, timeout_s: float = 30.0) -> _T:
     """Return the daemon's answer to a question."""
     import asyncio
 
-    async def ask() -> T:
+    async def ask() -> _T:
         async with client_of(options, timeout_s=timeout_s) as client:
             return await question(client)
 
@@ -91,9 +91,9 @@ def _local(options: argparse.Namespace) -> Callable[[str], str]:
 
 def print_list(
     options: argparse.Namespace,
-    found: Sequence[T],
+    found: Sequence[_T],
     head: Sequence[str],
-    row: Callable[[T], Sequence[str]],
+    row: Callable[[_T], Sequence[str]],
     *,
     empty: str | None = None,
     notes: Sequence[str] = (),

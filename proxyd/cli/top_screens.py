@@ -55,7 +55,7 @@ class TopRow(NamedTuple):
     source: str
 
 
-Listing: TypeAlias = tuple[str, Sequence[str], list[tuple[TopRow, list[str]]], str]
+_Listing: TypeAlias = tuple[str, Sequence[str], list[tuple[TopRow, list[str]]], str]
 """A list: its title, its columns, its rows with their cells, and what is said if there are none."""
 
 
@@ -154,7 +154,7 @@ def _head(seen: Seen) -> Text:
     return head if seen.trouble is None else head.append(f"  {visible_line(seen.trouble)}", "bold red")
 
 
-def _tables(lists: Sequence[Listing], marked: TopRow | None) -> Iterator[RenderableType]:
+def _tables(lists: Sequence[_Listing], marked: TopRow | None) -> Iterator[RenderableType]:
     for title, head, found, nothing in lists:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in head:  # times are never cut
@@ -172,7 +172,7 @@ def _rows(kind: str, entries: Sequence[Any], cells: Callable[[Any], list[str]]) 
     return [(TopRow(f"{kind} {e['source']} {e.get('id')} {e.get('at')}", e["source"]), cells(e)) for e in entries]
 
 
-def _state(seen: Seen, _: TopState, room: int) -> tuple[list[Listing], list[TopRow]]:
+def _state(seen: Seen, _: TopState, room: int) -> tuple[list[_Listing], list[TopRow]]:
     """Return the lists of the daemon's state: as many rows of each, but what one does not need goes to the others."""
     at = partial(clock_time, now=seen.at)
     coming = _rows("coming", seen.plan, lambda p: [at(p["at"]), p["source"], p["reason"], p["rule"] or "-"])
@@ -184,13 +184,13 @@ def _state(seen: Seen, _: TopState, room: int) -> tuple[list[Listing], list[TopR
         left = [number for number in range(3) if counts[number] < wanted[number]]
         counts[min(left, key=counts.__getitem__, default=0)] += bool(left)
     shown = [found[:count] for found, count in zip((coming, failing, news), counts, strict=True)]
-    lists: list[Listing] = [
+    lists: list[_Listing] = [
         (title, head, found, f"no {title}") for (title, head), found in zip(_LISTS.items(), shown, strict=True)
     ]
     return lists, [row for found in shown for row, _ in found]
 
 
-def _sources(seen: Seen, state: TopState, room: int) -> tuple[list[Listing], list[TopRow]]:
+def _sources(seen: Seen, state: TopState, room: int) -> tuple[list[_Listing], list[TopRow]]:
     typed = visible_line(state.text) + "▏" * state.is_typing
     searched = f"sources with {typed} in name or address" if typed else "sources"
     if seen.listed is None or seen.listed[0] != (state.text, state.order):

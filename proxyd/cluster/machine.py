@@ -78,7 +78,7 @@ class _StoppedError(Exception):
 
 
 @dataclass(slots=True)
-class Machine:
+class _Machine:
     """The roles of a process, over a shared network."""
 
     settings: Settings
@@ -368,7 +368,7 @@ async def serve(settings: Settings) -> None:
         tracer = await stack.enter_async_context(open_tracer(settings))
         network = await stack.enter_async_context(open_network(settings, clock, tracer))
         channels = await stack.enter_async_context(open_channels(settings, network, clock, tracer))
-        machine = Machine(settings, clock, metrics, network, channels, link, tracer)
+        machine = _Machine(settings, clock, metrics, network, channels, link, tracer)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, machine.stop)
@@ -385,7 +385,7 @@ def _serve_beside(settings: Settings) -> None:
     asyncio.run(serve(settings))
 
 
-async def _stop_after(parent: BaseProcess, machine: Machine) -> None:
+async def _stop_after(parent: BaseProcess, machine: _Machine) -> None:
     """Stop when the first planner process of this machine has ended, however it ended."""
     await wait_for_end(parent)
     machine.stop()

@@ -16,22 +16,22 @@ from proxyd.core.errors import UnreadableError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.net.http_values import LONGEST_URL
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _CONFIG = ConfigDict(ser_json_inf_nan="constants", ser_json_bytes="base64", val_json_bytes="base64")
-MIB = 2**20
+_MIB = 2**20
 _LONG_BYTES = 262_144
 _LONGEST_ERROR = 300
 _SEQUENCES = frozenset({"tuple", "list", "dict", "set", "frozenset"})
 _LARGEST = 2**53
 
-Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+_Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 _Said = Annotated[str, Field(max_length=500)]
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Seconds = Annotated[float, Field(allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Seconds = Annotated[float, Field(allow_inf_nan=False)]
 _MOST_HOSTS = 1000  # of a prober
 MOST_PLANNERS = 1000
 MOST_SPACING_S = 86_400.0
-Batches = Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)]
+_Batches = Annotated[tuple[_Id, ...], Field(max_length=_MOST_HOSTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Hello:
 
     __pydantic_config__ = _CONFIG
 
-    prober_id: Id
+    prober_id: _Id
     name: _Said
     version: _Said
     hosts: Annotated[int, Field(ge=1, le=_MOST_HOSTS)]
-    sent_s: Seconds
-    planners: Annotated[Mapping[Count, Batches], Field(max_length=MOST_PLANNERS)] = field(default_factory=dict)
-    words: Annotated[tuple[Id, ...], Field(max_length=MOST_PLANNERS)] = ()
+    sent_s: _Seconds
+    planners: Annotated[Mapping[_Count, _Batches], Field(max_length=MOST_PLANNERS)] = field(default_factory=dict)
+    words: Annotated[tuple[_Id, ...], Field(max_length=MOST_PLANNERS)] = ()
     is_leaving: bool = False
 
 
@@ -64,12 +64,12 @@ class AnswerMessage:
 
     __pydantic_config__ = _CONFIG
 
-    term: Count
-    now_s: Seconds
+    term: _Count
+    now_s: _Seconds
     hold_s: Annotated[float, Field(gt=0.0, le=86400.0)]
-    echo_s: Seconds | None = None
-    held: Batches = ()
-    ended: Batches = ()
+    echo_s: _Seconds | None = None
+    held: _Batches = ()
+    ended: _Batches = ()
     aside: _Said = ""
 
 
@@ -82,8 +82,8 @@ class Living:
 
     __pydantic_config__ = _CONFIG
 
-    terms: Annotated[tuple[Count, ...], Field(max_length=MOST_PLANNERS)]
-    word: Id
+    terms: Annotated[tuple[_Count, ...], Field(max_length=MOST_PLANNERS)]
+    word: _Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ class Batch:
 
     __pydantic_config__ = _CONFIG
 
-    batch_id: Id
-    term: Count
+    batch_id: _Id
+    term: _Count
     host: str
-    sent_s: Seconds
-    until_s: Seconds
+    sent_s: _Seconds
+    until_s: _Seconds
     requests: tuple[ProbeRequest, ...]
     needs_turns: bool = False
 
@@ -115,11 +115,11 @@ class ProbeReport:
 
     __pydantic_config__ = _CONFIG
 
-    batch_id: Id
-    number: Count
-    prober_id: Id
+    batch_id: _Id
+    number: _Count
+    prober_id: _Id
     reading: str
-    sent_s: Seconds
+    sent_s: _Seconds
     outcome: ProbeOutcome | None = None
 
 
@@ -129,8 +129,8 @@ class Recorded:
 
     __pydantic_config__ = _CONFIG
 
-    batch_id: Id
-    number: Count
+    batch_id: _Id
+    number: _Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class TurnMessage:
 
     __pydantic_config__ = _CONFIG
 
-    turn_id: Id
-    prober_id: Id
+    turn_id: _Id
+    prober_id: _Id
     batch_id: _Said
     host: Annotated[str, Field(max_length=LONGEST_URL)]
     spacing_s: Annotated[float, Field(ge=0.0, le=MOST_SPACING_S)]
@@ -156,30 +156,30 @@ class TurnAnswer:
 
     __pydantic_config__ = _CONFIG
 
-    turn_id: Id
+    turn_id: _Id
     is_given: bool
 
 
-class _Form(Generic[T]):
+class _Form(Generic[_T]):
     """The form of one kind of message, of at most so many bytes before compression."""
 
-    def __init__(self, kind: type[T], most_bytes: int) -> None:
+    def __init__(self, kind: type[_T], most_bytes: int) -> None:
         self._adapter = TypeAdapter(kind)
         self._validator = SchemaValidator(_that_fails_soon(self._adapter.core_schema))
         self._most_bytes = most_bytes
 
-    def write(self, message: T) -> bytes:
+    def write(self, message: _T) -> bytes:
         """Return a message in the form in which it is sent."""
         return zlib.compress(self._adapter.dump_json(message), 1)
 
-    def read(self, data: bytes) -> T:
+    def read(self, data: bytes) -> _T:
         """Return the message; raises ``UnreadableError`` if ``data`` is not one."""
         unpacker = zlib.decompressobj()
         try:
             text = unpacker.decompress(data, self._most_bytes)
             if not unpacker.eof:
                 raise UnreadableError("a message is truncated, or larger than proxyd sends")
-            message: T = self._validator.validate_json(text)
+            message: _T = self._validator.validate_json(text)
         except zlib.error as error:
             raise UnreadableError(f"a message cannot be read: {error}") from error
         except ValidationError as error:
@@ -205,14 +205,14 @@ def _that_fails_soon(schema: Any) -> Any:
     return schema
 
 
-TURNS, TURN_ANSWERS = _Form(TurnMessage, MIB), _Form(TurnAnswer, MIB)
+TURNS, TURN_ANSWERS = _Form(TurnMessage, _MIB), _Form(TurnAnswer, _MIB)
 HELLOS, ANSWERS, RECORDED, LIVING = (
-    _Form(Hello, MIB),
-    _Form(AnswerMessage, MIB),
-    _Form(Recorded, MIB),
-    _Form(Living, MIB),
+    _Form(Hello, _MIB),
+    _Form(AnswerMessage, _MIB),
+    _Form(Recorded, _MIB),
+    _Form(Living, _MIB),
 )
-BATCHES, REPORTS = _Form(Batch, 64 * MIB), _Form(ProbeReport, 256 * MIB)
+BATCHES, REPORTS = _Form(Batch, 64 * _MIB), _Form(ProbeReport, 256 * _MIB)
 
 
 def is_plausible(outcome: ProbeOutcome) -> bool:

@@ -21,7 +21,7 @@ from proxyd.cluster.messages import MOST_SPACING_S, TURN, TURN_ANSWERS, TURNS, B
 from proxyd.core.errors import ClusterError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _AGAIN_S = 1.0  # between two questions for the same turn
 _MOST_UNHEARD = 3  # questions: then no planner of the host is there
 _LONGEST_S = 45.0  # two such waits, for robots.txt and the page, fit into the patience of a batch's planner
@@ -203,7 +203,7 @@ class GivenTurns:
         return self._may_send() and self.has_host(host)
 
 
-def _remember(last: OrderedDict[str, T], key: str, value: T) -> None:
+def _remember(last: OrderedDict[str, _T], key: str, value: _T) -> None:
     """Set a value; forget the one that was set longest ago if there are too many."""
     last[key] = value
     last.move_to_end(key)

@@ -130,8 +130,8 @@ def part_of_budget(known: Knowledge, now_s: float) -> float:
 
 _MANY = 0.05  # of all that are planned here
 _PART = 200  # sources that are taken in at once, which takes some milliseconds
-K = TypeVar("K")
-V = TypeVar("V")
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 class Handovers:
@@ -184,7 +184,7 @@ class Handovers:
         finally:
             self.is_reading = False
         now_s = self._clock.monotonic_s()
-        self._next_read_s = now_s + rest_s(now_s - began_s, began_s - self._read_at_s)
+        self._next_read_s = now_s + _rest_s(now_s - began_s, began_s - self._read_at_s)
         self._read_at_s = began_s
 
     async def _follow_others(self) -> None:
@@ -239,7 +239,7 @@ def _only_in(one: Division, other: Division, known: Knowledge) -> list[str]:
     return [name for name, source in sources.items() if one.has(source.url) and not other.has(source.url)]
 
 
-def _parts(found: Mapping[K, V]) -> Iterable[dict[K, V]]:
+def _parts(found: Mapping[_K, _V]) -> Iterable[dict[_K, _V]]:
     each = iter(found.items())
     while part := dict(islice(each, _PART)):
         yield part
@@ -254,14 +254,14 @@ _MOST_SHARE_OF_PARTS = 0.02  # of the time, to compute our part of the budget
 log = structlog.get_logger("planners")
 
 
-def rest_s(read_s: float, unread_s: float) -> float:
+def _rest_s(read_s: float, unread_s: float) -> float:
     """Return how long to leave unread what other planners write, after it took ``read_s`` to read ``unread_s`` of it.
 
     Who takes a planner's sources over must first read what that one wrote.
 
     Examples
     --------
-    >>> rest_s(0.1, 2.0), rest_s(1.5, 60.0), rest_s(2.0, 4.0)
+    >>> _rest_s(0.1, 2.0), _rest_s(1.5, 60.0), _rest_s(2.0, 4.0)
     (4.9, 40.0, 6.0)
     """
     usual_s = read_s / _SHARE_OF_READING - read_s

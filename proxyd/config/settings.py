@@ -29,8 +29,8 @@ _RATE_PERIODS = {
 _SHORTEST_S, _LONGEST_S = 1e-3, 36500 * 86400.0
 _MOST_PER_S = 1e9
 _LEAST_SHARE, _MOST_SHARE = 0.01, 0.999  # as for the target of a rule
-Network: TypeAlias = IPv4Network | IPv6Network
-POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
+_Network: TypeAlias = IPv4Network | IPv6Network
+_POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
 _DATABASE_USER = re.compile("^([^/]*//)[^:/]*(?::[^@]*)?@")  # a password may hold characters that end the host
 _SECRETS_IN_QUERIES = {"password", "passfile", "dsn"}
 
@@ -181,7 +181,7 @@ def _format_target(target: Target) -> str:
     return f"{_format_share(target.share)} within {format_duration(target.parts[0][0])}"
 
 
-def read_list(value: object) -> object:
+def _read_list(value: object) -> object:
     """Return the parts of a comma-separated text; return a list unchanged."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -335,7 +335,7 @@ def _check_mail_address(value: str) -> str:
     return value
 
 
-def hidden(value: str) -> str:
+def _hidden(value: str) -> str:
     """Return a placeholder for a secret."""
     return "[hidden]" if value else value
 
@@ -380,7 +380,7 @@ def _read_database(value: str) -> str:
     if "://" not in path:
         return path
     server, _, query = _DATABASE_USER.sub(r"\1", path).partition("?")
-    parts = _split(server) if path.startswith(POSTGRESQL) else None
+    parts = _split(server) if path.startswith(_POSTGRESQL) else None
     if parts is None or not parts.path.strip("/"):
         raise ValueError("give the path of a file, or an address such as postgresql+asyncpg://proxyd@db.example/proxyd")
     if {key for key, _ in parse_qsl(query)} & _SECRETS_IN_QUERIES:
@@ -403,8 +403,8 @@ def _positive(value: float) -> float:
 
 
 _Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
-_PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
+_Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
+_PositiveSeconds = Annotated[_Seconds, AfterValidator(_positive)]
 _ShareSetting = Annotated[float, BeforeValidator(_parse_share), PlainSerializer(_format_share)]
 _TargetSetting = Annotated[Target, BeforeValidator(_parse_target), PlainSerializer(_format_target)]
 _BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]
@@ -431,7 +431,7 @@ class Settings(BaseModel):
     )
     nats: Annotated[
         list[str],
-        BeforeValidator(read_list),
+        BeforeValidator(_read_list),
         AfterValidator(_check_servers),
         PlainSerializer(lambda each: [_without_credentials(url) for url in each]),
     ] = Field(
@@ -472,12 +472,12 @@ class Settings(BaseModel):
         description="with several machines: `host:port` at which the others reach the listener of this one. If not "
         "set: the address from which it reaches the database, and the port of `listen`",
     )
-    hosts: Annotated[list[str], BeforeValidator(read_list), AfterValidator(_check_hosts)] = Field(
+    hosts: Annotated[list[str], BeforeValidator(_read_list), AfterValidator(_check_hosts)] = Field(
         default_factory=list,
         description="names under which clients and a reverse proxy reach the listener, for example "
         "`proxyd.example.org`. IP addresses, `localhost` and the hosts of `listen` and `public_url` are always allowed",
     )
-    chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
+    chronon: Annotated[_Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
     budget: _BudgetSetting = Field(
         Budget(1.0),
         description="number of probes that all sources together may get: `60/min`, or by hour `08-18 30/min, 60/min`",
@@ -514,13 +514,13 @@ class Settings(BaseModel):
         "demonstrations only",
     )
     epoch: _PositiveSeconds = Field(604800.0, description="how far ahead the rolling plan looks")
-    first_day: Seconds = Field(
+    first_day: _Seconds = Field(
         86400.0,
         description="how long a new source is probed every quarter to half an hour with what is left of the budget, "
         "unless it shows two new items before. `0s`: not at all",
     )
     source_spacing: _PositiveSeconds = Field(300.0, description="minimum time between two probes of a source")
-    host_spacing: Seconds = Field(1.0, description="minimum time between two requests to a host")
+    host_spacing: _Seconds = Field(1.0, description="minimum time between two requests to a host")
     host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(
         1, description="maximum number of requests to a host at once"
     )
@@ -533,7 +533,7 @@ class Settings(BaseModel):
         "host",
         description="what a 429, or a 503 with Retry-After, silences: its `host`, or all of its registrable `domain`",
     )
-    throttle_groups: Annotated[list[str], BeforeValidator(read_list)] = Field(
+    throttle_groups: Annotated[list[str], BeforeValidator(_read_list)] = Field(
         default_factory=list, description="hosts that are throttled together, for example `a.example|b.example`"
     )
     probe_timeout: _PositiveSeconds = Field(30.0, description="total time of one probe")
@@ -544,10 +544,10 @@ class Settings(BaseModel):
         2, description="number of processes that parse documents"
     )
     contact: str = Field("", description="address for operators of sources, sent in `User-Agent`")
-    allow_networks: Annotated[list[str], BeforeValidator(read_list), AfterValidator(_check_networks)] = Field(
+    allow_networks: Annotated[list[str], BeforeValidator(_read_list), AfterValidator(_check_networks)] = Field(
         default_factory=list, description="private networks that proxyd may connect to, for example `127.0.0.0/8`"
     )
-    allow_ports: Annotated[list[_Port], BeforeValidator(read_list)] = Field(
+    allow_ports: Annotated[list[_Port], BeforeValidator(_read_list)] = Field(
         default_factory=list,
         description="the only ports that proxyd may connect to. Empty: all, and HTTP to none of other protocols",
     )
@@ -569,7 +569,7 @@ class Settings(BaseModel):
         description="address that says when the domain of a site expires, once a day for each; the domain follows it. "
         "Empty: none is asked",
     )
-    status_pages: Annotated[list[str], BeforeValidator(read_list), AfterValidator(_check_status_pages)] = Field(
+    status_pages: Annotated[list[str], BeforeValidator(_read_list), AfterValidator(_check_status_pages)] = Field(
         default_factory=list,
         description="pages that show sites to everybody, without a sign-in, at `/status/NAME`: a name and its sites, "
         "for example `public: shop.example.org | blog.example.org`",
@@ -581,7 +581,7 @@ class Settings(BaseModel):
     )
     secrets: Path | None = Field(None, description="folder for `SECRET FILE`")
     delivery_timeout: _PositiveSeconds = Field(15.0, description="total time of one delivery attempt")
-    delivery_hold: Seconds = Field(600.0, description="time for which a failing notification holds back the next ones")
+    delivery_hold: _Seconds = Field(600.0, description="time for which a failing notification holds back the next ones")
     endpoint_concurrency: Annotated[int, Field(ge=1)] = Field(8, description="maximum number of these at one endpoint")
     endpoint_rate: Annotated[str, AfterValidator(_check_window)] = Field(
         "", description="maximum number of attempts at one endpoint in a period, for example `60/min`. Empty: no limit"
@@ -601,7 +601,7 @@ class Settings(BaseModel):
         "unencrypted",
     )
     smtp_user: str = Field("", description="user at the mail server. Empty: no login")
-    smtp_password: Annotated[str, PlainSerializer(hidden)] = Field(
+    smtp_password: Annotated[str, PlainSerializer(_hidden)] = Field(
         "",
         repr=False,
         description="password of that user, only with `PROXYD_SMTP_PASSWORD_FILE` or `PROXYD_SMTP_PASSWORD`",
@@ -609,7 +609,7 @@ class Settings(BaseModel):
     mail_from: Annotated[str, AfterValidator(_check_mail_address)] = Field(
         "", description="sender address of mail, for example `proxyd@example.org`"
     )
-    channel_schemes: Annotated[list[str], BeforeValidator(read_list)] = Field(
+    channel_schemes: Annotated[list[str], BeforeValidator(_read_list)] = Field(
         default_factory=lambda: list(CHATS),
         description="schemes that `CHANNEL` may use; others than these need `proxyd[apprise]`. A server of one's own "
         "in a private network must be in `allow_networks`",
@@ -635,7 +635,9 @@ class Settings(BaseModel):
     backup_copies: Annotated[int, Field(ge=1, le=1000)] = Field(
         7, description="number of nightly copies that are kept; older ones are deleted"
     )
-    drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for running probes, deliveries and chores")
+    drain_timeout: _Seconds = Field(
+        10.0, description="how long SIGTERM waits for running probes, deliveries and chores"
+    )
     traces: Annotated[str, AfterValidator(_check_collector)] = Field(
         "",
         description="address of an OTLP/HTTP collector, for example `http://collector.example:4318`. Empty: no traces",
@@ -648,7 +650,7 @@ class Settings(BaseModel):
     @property
     def database_path(self) -> Path | None:
         """Path of the database file; ``None`` if the database is not a file."""
-        return None if self.database.startswith(POSTGRESQL) else Path(self.database)
+        return None if self.database.startswith(_POSTGRESQL) else Path(self.database)
 
     @property
     def backup_folder(self) -> Path | None:
@@ -678,7 +680,7 @@ class Settings(BaseModel):
             raise ConfigError(["planners: more than one share a PostgreSQL database, where the role is all or planner"])
 
     @property
-    def networks(self) -> tuple[Network, ...]:
+    def networks(self) -> tuple[_Network, ...]:
         """``allow_networks``, parsed."""
         return tuple(ip_network(value) for value in self.allow_networks)
 

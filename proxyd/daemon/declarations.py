@@ -130,7 +130,7 @@ class _ProfileFolder:
         return tuple(found)
 
 
-def changes_of(running: Declaration, wanted: Declaration) -> DeclarationChanges:
+def _changes_of(running: Declaration, wanted: Declaration) -> DeclarationChanges:
     """Return what changes if one declaration replaces another."""
     before, after = running.rules, wanted.rules
     both = sorted(before.keys() & after.keys())
@@ -349,7 +349,7 @@ class Declarations:
             checked = await self._check(given.all())
             await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
             trial = await self._trial(checked.declaration, self._clock.time_s())
-            changes = await asyncio.to_thread(changes_of, self.declaration, checked.declaration)
+            changes = await asyncio.to_thread(_changes_of, self.declaration, checked.declaration)
         return replace(changes, warnings=warnings), await self.compute(trial.cost, trial.size)
 
     async def _trial(self, wanted: Declaration, now_s: float) -> Trial:
@@ -448,7 +448,7 @@ class Declarations:
     ) -> DeclarationChanges:
         """Run a declaration that is stored, in place of the last one."""
         declaration, running = checked.declaration, self.declaration
-        changes = await asyncio.to_thread(changes_of, running, declaration)
+        changes = await asyncio.to_thread(_changes_of, running, declaration)
         requeried = await asyncio.to_thread(_rules_with_new_query, running, declaration)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared, now_s)
         declaration = swap.after.declaration  # which may be an equal one

@@ -55,7 +55,7 @@ class Way:
         return self if urlsplit(url)[:2] == urlsplit(link)[:2] else Way(locale=self.locale)
 
 
-PLAIN = Way()
+_PLAIN = Way()
 _MOST_TRIED = 3
 _MOST_AT_ONCE = 4
 
@@ -67,7 +67,7 @@ class FeedDiscovery:
         self._prober = prober
         self._looking = 0
 
-    async def look(self, url: str, way: Way = PLAIN, *, reads: str = "", wants_preview: bool = False) -> Discovered:
+    async def look(self, url: str, way: Way = _PLAIN, *, reads: str = "", wants_preview: bool = False) -> Discovered:
         """Return what an address holds, or what the built-in class ``reads``, such as PRICE, reads there.
 
         A web page leads to the first feed that it links to and that can be read, whose address is the outcome's
@@ -85,7 +85,7 @@ class FeedDiscovery:
             price = priced.items[0] if priced.kind.is_success and priced.items else None
             return Discovered(outcome, page_class, price, noise, preview)
 
-    async def read_value(self, url: str, selector: str, way: Way = PLAIN, *, is_number: bool) -> ProbeOutcome:
+    async def read_value(self, url: str, selector: str, way: Way = _PLAIN, *, is_number: bool) -> ProbeOutcome:
         """Return the outcome of reading a value of a page."""
         kind = FieldType.DECIMAL if is_number else FieldType.STRING
         field = Field(VALUE_FIELD, kind, Extraction(Reader.CSS, selector))

@@ -75,7 +75,7 @@ class DomainWatch:
 
     async def _answer(self, host: str) -> DomainAnswer:
         """Return when the domain of a host expires, by an answer of today or a new one."""
-        now_s, domain = self._clock.time_s(), await asyncio.to_thread(registrable_domain, host)
+        now_s, domain = self._clock.time_s(), await asyncio.to_thread(_registrable_domain, host)
         if domain is None:
             return DomainAnswer(now_s, problem="the host is in no domain that can be registered")
         for each in self._known.domains.values():
@@ -83,13 +83,13 @@ class DomainWatch:
                 return each
         url = f"{self._url.rstrip('/')}/{domain}"
         outcome = await self._prober.probe(ProbeRequest(url, url, page_class=_ANSWER))
-        answer = answer_of(domain, outcome, self._clock.time_s())
+        answer = _answer_of(domain, outcome, self._clock.time_s())
         if answer.problem:
             log.info("the expiry of a domain is not known", domain=domain, why=answer.problem)
         return answer
 
 
-def answer_of(domain: str, outcome: ProbeOutcome, now_s: float) -> DomainAnswer:
+def _answer_of(domain: str, outcome: ProbeOutcome, now_s: float) -> DomainAnswer:
     """Return what an answer of RDAP says."""
     if not outcome.kind.is_success and outcome.kind is not OutcomeKind.UNREADABLE:
         return DomainAnswer(now_s, domain, problem=f"RDAP: {outcome.detail}"[:_MOST_DETAIL])
@@ -109,10 +109,10 @@ def _suffixes() -> tuple[PublicSuffixList, PublicSuffixList]:
     return PublicSuffixList(accept_unknown=False), PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
-def registrable_domain(host: str) -> str | None:
+def _registrable_domain(host: str) -> str | None:
     """Return the domain that is registered for a host, or ``None``: an address, or a name that somebody gives out.
 
-    >>> [registrable_domain(host) for host in ("a.shop.example.co.uk", "me.github.io", "192.0.2.1", "localhost")]
+    >>> [_registrable_domain(host) for host in ("a.shop.example.co.uk", "me.github.io", "192.0.2.1", "localhost")]
     ['example.co.uk', None, None, None]
     """
     whole, icann = (each.privatesuffix(host) for each in _suffixes())

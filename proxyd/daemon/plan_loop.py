@@ -72,7 +72,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
 
 
 log = structlog.get_logger("plan")
-T = TypeVar("T")
+_T = TypeVar("_T")
 _MOST_IN_PROCESS = 5_000  # sources; to copy more takes longer than the event loop may wait for the interpreter's lock
 _LIMITS = WorkerLimits(timeout_s=600.0, memory_bytes=2 << 30, tries=1, idle_s=30.0)
 
@@ -80,11 +80,11 @@ _LIMITS = WorkerLimits(timeout_s=600.0, memory_bytes=2 << 30, tries=1, idle_s=30
 class Compute(Protocol):
     """Runs what takes long for many sources apart from the event loop."""
 
-    async def __call__(self, work: Callable[[], T], sources: int, /) -> T:
+    async def __call__(self, work: Callable[[], _T], sources: int, /) -> _T:
         """Return the result of work on so many sources."""
 
 
-async def in_thread(work: Callable[[], T], sources: int) -> T:
+async def in_thread(work: Callable[[], _T], sources: int) -> _T:
     """Return the result of work, which is done in a thread."""
     return await asyncio.to_thread(work)
 
@@ -101,11 +101,11 @@ class PlanWorker:
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close()
 
-    async def compute(self, work: Callable[[], T], sources: int) -> T:
+    async def compute(self, work: Callable[[], _T], sources: int) -> _T:
         """Return the result of work; for a large fleet, or if the process fails, it is done in a thread."""
         if sources <= _MOST_IN_PROCESS:
             try:
-                return cast("T", await self._pool.run(work))
+                return cast("_T", await self._pool.run(work))
             except WorkerFailedError as error:
                 log.warning("the plan is made in this process", reason=str(error))
         return await in_thread(work, sources)
@@ -209,7 +209,7 @@ class PlanLoop:
         )
 
 
-async def in_parts(work: Chunked[T]) -> T:
+async def in_parts(work: Chunked[_T]) -> _T:
     """Return the result of work done in parts; other tasks run between them."""
     steps = Steps(work)
     for _ in steps:

@@ -55,7 +55,7 @@ _MOST_FATES = 100  # rules of one source whose answers are shown
 
 
 @dataclass(frozen=True, slots=True)
-class HostStanding(HostTally):
+class _HostStanding(HostTally):
     """How a host answers, and when it may be asked again; times in unix seconds."""
 
     host: str = ""
@@ -108,7 +108,7 @@ class PlanQueries:
                 return cast("list[PlannedProbe]", end.value)
             played = await asyncio.to_thread(work)
 
-    async def hosts(self, *, after: str | None, limit: int) -> list[HostStanding]:
+    async def hosts(self, *, after: str | None, limit: int) -> list[_HostStanding]:
         """Return the hosts after a name, in order, which this planner has asked since it started."""
         known = list(self._planner.limits.hosts.tallies)
         some = await asyncio.to_thread(
@@ -116,7 +116,7 @@ class PlanQueries:
         )
         return [found for each in some if (found := self._host(each)) is not None]
 
-    def _host(self, host: str) -> HostStanding | None:
+    def _host(self, host: str) -> _HostStanding | None:
         limits, now_s = self._planner.limits, self._clock.time_s()
         tally = limits.hosts.tallies.get(host)
         if tally is None:  # forgotten meanwhile
@@ -124,7 +124,7 @@ class PlanQueries:
         until_s = limits.blocks.until_s(self._known.settings.throttle_scope(host))
         free_s = max(limits.hosts.earliest_s(host), until_s)
         spacing_s = limits.hosts.spacing_s(host)
-        return HostStanding(
+        return _HostStanding(
             **asdict(tally),
             host=host,
             spacing_s=spacing_s,

@@ -27,7 +27,7 @@ _TEASER = 1_500  # characters of a text; longer ones are whole articles
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class _Folder:
     """A profile as people read it, with those of its sources that have unread items, those with most first."""
 
     name: str
@@ -39,7 +39,7 @@ class Folder:
 class Folders:
     """The folders, by name; ``is_more`` if their counts leave something out."""
 
-    all: Sequence[Folder]
+    all: Sequence[_Folder]
     unread: int
     is_more: bool
 
@@ -91,7 +91,7 @@ class Reading:
         found = await self.article(position)
         source = self._declarations.declaration.sources.get(found.item.source_id)
         link = found.item.link or ""
-        if source is None or not source.full_articles or not is_web(link) or not is_teaser(found.fields):
+        if source is None or not source.full_articles or not is_web(link) or not _is_teaser(found.fields):
             return found
         if found.full is not None and (found.full.html or not (again or self._is_long_ago(found.full))):
             return found
@@ -146,10 +146,10 @@ class Reading:
         return self._sources_of[1]
 
 
-def is_teaser(fields: Mapping[str, Value]) -> bool:
+def _is_teaser(fields: Mapping[str, Value]) -> bool:
     """Return whether a feed has only the beginning of an article.
 
-    >>> is_teaser({"channel.item.description": "<p>It began…</p>"}), is_teaser({"channel.item.content": "word " * 999})
+    >>> _is_teaser({"channel.item.description": "<p>It began</p>"}), _is_teaser({"channel.item.content": "word " * 999})
     (True, False)
     """
     return all(len(readable(fields.get(f"{OF_ITEMS}{name}"))) < _TEASER for name in ("content", "description"))
@@ -171,7 +171,7 @@ def _folders(sources_of: Mapping[str, frozenset[str]], counts: UnreadCounts) -> 
     return Folders(sorted(found, key=lambda each: each.name), counts.total, counts.is_more)
 
 
-def _folder(name: str, sources: Iterable[str], unread: Mapping[str, int]) -> Folder:
+def _folder(name: str, sources: Iterable[str], unread: Mapping[str, int]) -> _Folder:
     known = frozenset(sources)
     its = Counter({source: count for source, count in unread.items() if source in known})
-    return Folder(name, its.total(), its.most_common(_MOST_NAMED))
+    return _Folder(name, its.total(), its.most_common(_MOST_NAMED))

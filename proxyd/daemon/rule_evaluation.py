@@ -25,7 +25,7 @@ from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.core.rules.stages.rule_tasks import Backlog, RuleTask, Task, run_task
 from proxyd.store.sql_store import SqlStore
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 log = structlog.get_logger("rules")
 _LIMITS = WorkerLimits(timeout_s=30.0, memory_bytes=1 << 30, tries=1)
 _WORKERS = 1
@@ -49,11 +49,11 @@ class RuleEvaluation:
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close()
 
-    async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
+    async def run(self, tasks: Iterable[Task[_R]]) -> list[_R]:
         """Return the results of tasks, in order; raises nothing."""
         # Other coroutines run only between tasks, after as many steps as one quick task may take, or while the worker
         # is busy
-        results: list[R] = []
+        results: list[_R] = []
         steps = 0.0
         for task in tasks:
             meter = Meter(QUICK_LIMITS)
@@ -67,10 +67,10 @@ class RuleEvaluation:
             results.append(result)
         return results
 
-    async def _in_worker(self, task: Task[R]) -> R:
+    async def _in_worker(self, task: Task[_R]) -> _R:
         self._metrics.slow_rules.inc()
         try:
-            result: R = await self._pool.run(task, self._work)
+            result: _R = await self._pool.run(task, self._work)
         except WorkerFailedError as error:
             return task.failure(str(error))
         except Exception as error:

@@ -26,7 +26,7 @@ _NOT_PROBED = StoredSite()
 
 
 @dataclass(frozen=True, slots=True)
-class ShownDay:
+class _ShownDay:
     """A day of a site; ``uptime`` is ``None`` if nothing is known of it."""
 
     date_s: float
@@ -45,7 +45,7 @@ class ShownIncident:
 
 
 @dataclass(frozen=True, slots=True)
-class HourOfLatency:
+class _HourOfLatency:
     """How long the probes took that began in an hour, in seconds."""
 
     at_s: float
@@ -54,7 +54,7 @@ class HourOfLatency:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteExpiry:
+class _SiteExpiry:
     """When the certificate and the domain of a site expire, in unix seconds, as far as that is known."""
 
     certificate_s: float | None = None
@@ -63,7 +63,7 @@ class SiteExpiry:
     problem: str = ""  # why the expiry of the domain is not known
 
     @classmethod
-    def of(cls, site: SiteState | None) -> SiteExpiry:
+    def of(cls, site: SiteState | None) -> _SiteExpiry:
         """Return what is known of a site."""
         if site is None:
             return cls()
@@ -85,16 +85,16 @@ class SiteStanding:
     probed_s: float | None
     latency_s: float | None  # the mean of the last two days
     uptime: Uptime
-    expires: SiteExpiry
-    days: tuple[ShownDay, ...]
+    expires: _SiteExpiry
+    days: tuple[_ShownDay, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SitePast:
+class _SitePast:
     """The outages of a site, newest first, and how long it took to answer in the last week, by hour and in all."""
 
     incidents: tuple[ShownIncident, ...]
-    latencies: tuple[HourOfLatency, ...]
+    latencies: tuple[_HourOfLatency, ...]
     median_s: float | None = None
     p95_s: float | None = None
 
@@ -162,13 +162,13 @@ class SiteQueries:
         found |= dict(zip(names, names, strict=True))
         return list(dict.fromkeys(found.get(each, each) for each in wanted))
 
-    async def past(self, name: str) -> SitePast:
+    async def past(self, name: str) -> _SitePast:
         """Return the outages of a site and how long it took to answer."""
         now_s = self._clock.time_s()
         incidents = (await self._sites.incidents([name], 0.0)).get(name, [])
         took = await self._sites.latencies(name, now_s - _LATENCY_DAYS * _DAY_S)
         hours, median_s, p95_s = await asyncio.to_thread(_latencies, took)
-        return SitePast(tuple(_shown_incidents(incidents, now_s)), hours, median_s, p95_s)
+        return _SitePast(tuple(_shown_incidents(incidents, now_s)), hours, median_s, p95_s)
 
     def _standing(
         self, source: Source, stored: StoredSite | None, days: Mapping[int, SiteDay], incidents: Sequence[Incident]
@@ -187,7 +187,7 @@ class SiteQueries:
             probed_s=None if site is None else site.seen_s,
             latency_s=_mean_latency_s(days, int(now_s // _DAY_S)),
             uptime=uptime(days, incidents, now_s, None if site is None else site.seen_s),
-            expires=SiteExpiry.of(site),
+            expires=_SiteExpiry.of(site),
             days=tuple(_shown_day(day, days.get(day)) for day in _last_days(now_s)),
         )
 
@@ -221,11 +221,11 @@ def _state(source: Source, found: StoredSite, now_s: float) -> tuple[str, str]:
     return UP, found.detail
 
 
-def _shown_day(day: int, known: SiteDay | None) -> ShownDay:
+def _shown_day(day: int, known: SiteDay | None) -> _ShownDay:
     known_s = 0.0 if known is None else known.up_s + known.down_s
     if known is None or known_s <= 0:
-        return ShownDay(day * _DAY_S, None, 0.0)
-    return ShownDay(day * _DAY_S, known.up_s / known_s, known.down_s)
+        return _ShownDay(day * _DAY_S, None, 0.0)
+    return _ShownDay(day * _DAY_S, known.up_s / known_s, known.down_s)
 
 
 def _mean_latency_s(days: Mapping[int, SiteDay], today: int) -> float | None:
@@ -234,10 +234,10 @@ def _mean_latency_s(days: Mapping[int, SiteDay], today: int) -> float | None:
     return sum(each.answers_s for each in some) / answers if answers else None
 
 
-def _latencies(took: Sequence[tuple[float, float]]) -> tuple[tuple[HourOfLatency, ...], float | None, float | None]:
+def _latencies(took: Sequence[tuple[float, float]]) -> tuple[tuple[_HourOfLatency, ...], float | None, float | None]:
     """Return the median and the 95th percentile of latencies, by hour and of all."""
     hours = tuple(
-        HourOfLatency(hour * _HOUR_S, *_median_and_p95([length_s for _, length_s in some]))
+        _HourOfLatency(hour * _HOUR_S, *_median_and_p95([length_s for _, length_s in some]))
         for hour, some in groupby(took, key=lambda each: int(each[0] // _HOUR_S))
     )
     if not took:

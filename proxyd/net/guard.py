@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from yarl import URL
 
 
-Address: TypeAlias = IPv4Address | IPv6Address
-Network: TypeAlias = IPv4Network | IPv6Network
+_Address: TypeAlias = IPv4Address | IPv6Address
+_Network: TypeAlias = IPv4Network | IPv6Network
 _AddrInfo: TypeAlias = tuple["int | socket.AddressFamily", "int | socket.SocketKind", int, str, "tuple[str | int, ...]"]
 
 _REFUSED_V4: tuple[tuple[IPv4Network, str], ...] = tuple(
@@ -111,7 +111,7 @@ class RefusedConnectionError(BlockedAddressError, OSError):
     """
 
 
-def refusal(address: Address, allow: Sequence[Network] = ()) -> str | None:
+def refusal(address: _Address, allow: Sequence[_Network] = ()) -> str | None:
     """Return why an address is refused, or ``None``.
 
     A form that carries an IPv4 address inside an IPv6 one is refused unless both the form and the inner address are
@@ -135,7 +135,7 @@ def refusal(address: Address, allow: Sequence[Network] = ()) -> str | None:
     return None if listed else _reason_in_table(address)
 
 
-def _unwrap(address: Address) -> tuple[str, IPv4Address] | None:
+def _unwrap(address: _Address) -> tuple[str, IPv4Address] | None:
     """Return the form and the IPv4 address inside an IPv6 address."""
     if isinstance(address, IPv4Address) or int(address) <= 1:
         return None
@@ -152,8 +152,8 @@ def _inner(address: IPv6Address, form: str) -> IPv4Address:
     return IPv4Address(low ^ 0xFFFFFFFF if form == "Teredo" else low)
 
 
-def _reason_in_table(address: Address) -> str | None:
-    table: Sequence[tuple[Network, str]] = _REFUSED_V4 if isinstance(address, IPv4Address) else _REFUSED_V6
+def _reason_in_table(address: _Address) -> str | None:
+    table: Sequence[tuple[_Network, str]] = _REFUSED_V4 if isinstance(address, IPv4Address) else _REFUSED_V6
     for network, reason in table:
         if address in network:
             return reason
@@ -162,14 +162,14 @@ def _reason_in_table(address: Address) -> str | None:
     return None
 
 
-def written_address(host: str) -> Address | None:
+def _written_address(host: str) -> _Address | None:
     """Return the address that a host spells, or ``None`` for a name; raise BlockedAddressError if it is neither.
 
     IPv4 is read as browsers do: one to four numbers, each decimal, octal or hexadecimal.
 
-    >>> written_address("2130706433"), written_address("0x7f.1"), written_address("0177.0.0.1.")
+    >>> _written_address("2130706433"), _written_address("0x7f.1"), _written_address("0177.0.0.1.")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'))
-    >>> written_address("::1"), written_address("example.org")
+    >>> _written_address("::1"), _written_address("example.org")
     (IPv6Address('::1'), None)
     """
     try:
@@ -210,12 +210,12 @@ class Guard:
         The only allowed ports; if empty, all except those of other protocols.
     """
 
-    def __init__(self, allow: Sequence[Network] = (), allow_ports: Collection[int] = ()) -> None:
+    def __init__(self, allow: Sequence[_Network] = (), allow_ports: Collection[int] = ()) -> None:
         self._allow = tuple(allow)
         self._host_refusal = lru_cache(_HOSTS_REMEMBERED)(self._refusal_of_host)
         self._ports = frozenset(allow_ports)
 
-    def refusal(self, address: Address) -> str | None:
+    def refusal(self, address: _Address) -> str | None:
         """Return why an address is refused, or ``None``."""
         return refusal(address, self._allow)
 
@@ -250,7 +250,7 @@ class Guard:
     async def check_target(self, url: URL, resolver: AbstractResolver) -> None:
         """Raise RefusedConnectionError if a URL's host is, or resolves to, a refused address."""
         host = url.raw_host or ""
-        written = written_address(host)
+        written = _written_address(host)
         if written is not None:
             self.check_address(written)
             return
@@ -259,11 +259,11 @@ class Guard:
 
     def _refusal_of_host(self, host: str) -> str | None:
         """Return why a host that spells an address is refused; ``None`` for a name."""
-        address = written_address(host)
+        address = _written_address(host)
         reason = None if address is None else self.refusal(address)
         return None if reason is None else _refusal(address, reason)
 
-    def check_address(self, address: Address) -> None:
+    def check_address(self, address: _Address) -> None:
         """Raise RefusedConnectionError if an address is refused."""
         reason = self.refusal(address)
         if reason is not None:
@@ -279,7 +279,7 @@ class Guard:
         return socket.socket(family=family, type=kind, proto=protocol)
 
 
-def _refusal(address: Address | str | None, reason: str) -> str:
+def _refusal(address: _Address | str | None, reason: str) -> str:
     return f"{address} is refused: {reason} (allow_networks can allow it)"
 
 
@@ -397,7 +397,7 @@ def _judge(event: str, arguments: tuple[Any, ...]) -> None:
         judge.connections.add(arguments[0])
 
 
-def _address(target: Any) -> tuple[Address, int]:
+def _address(target: Any) -> tuple[_Address, int]:
     try:
         return ip_address(target[0]), int(target[1])
     except (TypeError, ValueError, IndexError):

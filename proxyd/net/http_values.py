@@ -27,14 +27,14 @@ _MOST_CHARACTERS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class _Link:
     """A target and its relations, in lower case."""
 
     url: str
     relations: frozenset[str]
 
 
-def read_links(values: Sequence[str], base: str) -> tuple[Link, ...]:
+def read_links(values: Sequence[str], base: str) -> tuple[_Link, ...]:
     """Return the links of a response from ``base``, in order: absolute http and https URLs only.
 
     A link whose ``anchor`` names another context is left out.
@@ -46,11 +46,11 @@ def read_links(values: Sequence[str], base: str) -> tuple[Link, ...]:
     ()
     """
     text = ", ".join(values)[:_MOST_CHARACTERS]
-    links: list[Link] = []
+    links: list[_Link] = []
     for target, parameters in _entries(text):
         url = absolute(target, base)
         if url is not None and "anchor" not in parameters:
-            links.append(Link(url, frozenset(parameters.get("rel", "").lower().split())))
+            links.append(_Link(url, frozenset(parameters.get("rel", "").lower().split())))
         if len(links) == _MOST_LINKS:
             break
     return tuple(links)

@@ -113,7 +113,7 @@ async def make_session(
     resolver = resolver or aiohttp.ThreadedResolver(cast("asyncio.AbstractEventLoop", names))
     session = aiohttp.ClientSession(
         connector=_connector(None if proxy else guard, limits, resolver),
-        response_class=TimedResponse,
+        response_class=_TimedResponse,
         proxy=proxy or None,
         middlewares=(_checking(guard, resolver),) if proxy else (),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -210,7 +210,7 @@ def _checking(guard: Guard, resolver: AbstractResolver) -> aiohttp.ClientMiddlew
     return check
 
 
-RESERVED = 756  # 500 connections of the listener, the database, the parsers and the interpreter's own files
+_RESERVED = 756  # 500 connections of the listener, the database, the parsers and the interpreter's own files
 _MOST = 1 << 20  # if the system sets no limit
 
 
@@ -230,7 +230,7 @@ def room_for_connections(open_files: int) -> int:
     >>> room_for_connections(20_000), room_for_connections(300)
     (19244, 64)
     """
-    return max(open_files - RESERVED, 64)
+    return max(open_files - _RESERVED, 64)
 
 
 def _limits() -> tuple[int, int]:
@@ -335,7 +335,7 @@ class _TolerantResponseHandler(ResponseHandler):
             self._loop.call_soon(payload.set_exception, error)  # for a reader that was woken by the end of a chunk
 
 
-class TimedResponse(aiohttp.ClientResponse):
+class _TimedResponse(aiohttp.ClientResponse):
     """A response that knows when the certificate of its connection expires, also once that is given back."""
 
     certificate_end_s: float | None = None

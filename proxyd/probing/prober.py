@@ -154,7 +154,7 @@ class HttpProber:
             request.moved_url or request.url,
             request.validators,
             self._headers(request),
-            None if request.auth is None else authorization(request.auth, self._resolve_secret),
+            None if request.auth is None else _authorization(request.auth, self._resolve_secret),
             home=request.url,
             post=None if request.post is None else request.post.encode("utf-8", "surrogatepass"),
             gate=self._robots if request.obeys_robots else None,
@@ -343,7 +343,7 @@ def _detail_of_change(document: ParsedDocument) -> str:
     return "; ".join(parts)
 
 
-def authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
+def _authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
     """Return the value of the Authorization header; raise NoSecretError, which never shows a secret."""
     if auth.user is None:
         return "Bearer " + _header_secret(auth.secret, resolve_secret)

@@ -41,7 +41,7 @@ async def back_up(database: str | Path, target: Path) -> None:
     """
     _must_be_new(target)
     with whole_or_nothing(target):
-        if is_postgresql(database):
+        if _is_postgresql(database):
             async with open_connections(database) as connections:
                 await connections.upkeep.backup(target)
         else:
@@ -89,8 +89,8 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
     empty.
     """
     await asyncio.to_thread(check_file, source)
-    with _newest(source, next_to=None if is_postgresql(database) else Path(database)) as newest:
-        if not is_postgresql(database):
+    with _newest(source, next_to=None if _is_postgresql(database) else Path(database)) as newest:
+        if not _is_postgresql(database):
             with owner_lock(database):
                 return await asyncio.to_thread(_put_in_place, Path(database), newest, stamp)
         async with connect_alone(database) as connections:
@@ -219,17 +219,17 @@ async def vacuum(database: str | Path) -> None:
         await connections.upkeep.vacuum(whole=True)
 
 
-POSTGRESQL = ("postgresql:", "postgresql+asyncpg:")
+_POSTGRESQL = ("postgresql:", "postgresql+asyncpg:")
 _NO_LEASE_S = 0.0  # for sessions that do not lead: they keep their locks however long a copy takes
 
 
-def is_postgresql(database: str | Path) -> bool:
+def _is_postgresql(database: str | Path) -> bool:
     """Return whether a database is given by a PostgreSQL URL.
 
-    >>> is_postgresql("postgresql+asyncpg://db.example/proxyd"), is_postgresql("data/proxyd.db")
+    >>> _is_postgresql("postgresql+asyncpg://db.example/proxyd"), _is_postgresql("data/proxyd.db")
     (True, False)
     """
-    return str(database).startswith(POSTGRESQL)
+    return str(database).startswith(_POSTGRESQL)
 
 
 def owner_lock(database: str | Path) -> AbstractContextManager[None]:
@@ -237,14 +237,14 @@ def owner_lock(database: str | Path) -> AbstractContextManager[None]:
 
     Raises ``StoreError``: another process holds it, or its folder cannot be written.
     """
-    return nullcontext() if is_postgresql(database) else file_lock(Path(database))
+    return nullcontext() if _is_postgresql(database) else file_lock(Path(database))
 
 
 def open_connections(
     database: str | Path, *, role: str = "store", lease_s: float = _NO_LEASE_S
 ) -> AbstractAsyncContextManager[StoreConnections]:
     """Open connections to a database: a file's path or a PostgreSQL URL."""
-    if not is_postgresql(database):
+    if not _is_postgresql(database):
         return sqlite_connections(Path(database))
     from proxyd.store.databases.postgresql import postgresql_connections
 
@@ -260,11 +260,11 @@ async def open_store(database: str | Path, grid: ChrononGrid, *, shared_s: float
     version uses the database.
     """
     async with open_connections(database) as connections:
-        if is_postgresql(database) and not await connections.writer.call(is_newest):
+        if _is_postgresql(database) and not await connections.writer.call(is_newest):
             await _lock_out(connections)
         await migrate(connections.writer)
         await connections.upkeep.checkpoint()  # a process that ended at once may have left a long log
-        if not is_postgresql(database):  # nobody else has it: whoever claimed something has ended
+        if not _is_postgresql(database):  # nobody else has it: whoever claimed something has ended
             await connections.writer.call(end_all_claims)
         yield SqlStore(connections, grid, shared_s=shared_s)
 
@@ -277,7 +277,7 @@ async def connect_alone(database: str | Path) -> AsyncIterator[StoreConnections]
     """
     with owner_lock(database):
         async with open_connections(database) as connections:
-            if is_postgresql(database):
+            if _is_postgresql(database):
                 await _lock_out(connections)
             yield connections
 

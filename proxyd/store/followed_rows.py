@@ -19,8 +19,8 @@ from proxyd.store.databases import tables as t
 from proxyd.store.declared_rows import StoredText, in_order
 from proxyd.store.plan_rows import ReadEach
 
-T = TypeVar("T")
-V = TypeVar("V")
+_T = TypeVar("_T")
+_V = TypeVar("_V")
 _PAGE = 500  # rows that are read at once, which takes some milliseconds
 _NUMBERS = 2**32  # of transactions, before they begin again
 _SERVER = select(
@@ -29,7 +29,7 @@ _SERVER = select(
 _WRITER = cast(cast(literal_column("xmin"), Text), BigInteger)
 
 
-class FollowedRows(Generic[V]):
+class FollowedRows(Generic[_V]):
     """What is kept of each row of a table, by its primary key; of a key with several columns, by their tuple.
 
     PostgreSQL marks each row with the number of the transaction that wrote it. A look reads the rows of transactions
@@ -39,8 +39,8 @@ class FollowedRows(Generic[V]):
     read. While a transaction is open for long in any database of the server, what was written since is read again.
     """
 
-    def __init__(self, table: Table, keep: Callable[[Row[Any]], V]) -> None:
-        self.values: dict[Any, V] = {}
+    def __init__(self, table: Table, keep: Callable[[Row[Any]], _V]) -> None:
+        self.values: dict[Any, _V] = {}
         self._table = table
         self._keep = keep
         self._key: list[ColumnElement[Any]] = [*table.primary_key]
@@ -51,7 +51,7 @@ class FollowedRows(Generic[V]):
     async def catch_up(self, read_each: ReadEach, note: Callable[[Row[Any]], object] = lambda _row: None) -> None:
         """Read what has changed, in parts; ``note`` is called with each row that was written."""
 
-        def kept(row: Row[Any]) -> tuple[Any, V]:
+        def kept(row: Row[Any]) -> tuple[Any, _V]:
             note(row)
             return self._key_of(row), self._keep(row)
 
@@ -73,8 +73,8 @@ class FollowedRows(Generic[V]):
         self.server, self._since = server, oldest
 
     async def _pages(
-        self, read_each: ReadEach, query: Select[*tuple[Any, ...]], make: Callable[[Row[Any]], tuple[Any, T]]
-    ) -> AsyncIterator[list[tuple[Any, T]]]:
+        self, read_each: ReadEach, query: Select[*tuple[Any, ...]], make: Callable[[Row[Any]], tuple[Any, _T]]
+    ) -> AsyncIterator[list[tuple[Any, _T]]]:
         """Yield the rows of a query in the order of their keys, some at a time."""
         ordered = query.order_by(*self._key).limit(_PAGE)
         page = await read_each(ordered, make)

@@ -241,7 +241,7 @@ class SqlHistory:
             return None
         deliveries = (await self._deliveries([notification_id]))[notification_id]
         notification = rows.as_type(StoredNotification, found[0], deliveries=deliveries)
-        intervals = await self._read(intervals_of(notification))
+        intervals = await self._read(_intervals_of(notification))
         findings = await self._read(_findings_of(notification))
         return NotificationTrace(
             notification,
@@ -301,7 +301,7 @@ def _filter_of(wanted: Wanted) -> Select[*tuple[Any, ...]]:
     return query if wanted.since_s is None else query.where(c.created_s >= wanted.since_s)
 
 
-def intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
+def _intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     """Return a query of the intervals on a notification's sources that began when its own did, with their ends."""
     # Successive probes may find several on a source in one chronon: the notification belongs to one that was not probed
     # after it was made

@@ -87,7 +87,7 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
-class ShelfPage:
+class _ShelfPage:
     """Items, newest first, and the position before which the list goes on, or ``None`` at its end.
 
     A page may have fewer items than asked for although the list goes on, because it looks at a limited number.
@@ -130,7 +130,7 @@ class MarkedPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class _Places:
     """Places in the order that was asked for, and the position after which the list goes on, or ``None`` at its end."""
 
     places: list[MarkedPlace]
@@ -175,27 +175,27 @@ class SqlReading:
         self._writer = writer
         self._people = people
 
-    async def find(self, shelf: Shelf, *, before: int | None, limit: int) -> ShelfPage:
+    async def find(self, shelf: Shelf, *, before: int | None, limit: int) -> _ShelfPage:
         """Return a page of a shelf, from before a position on."""
 
-        def read(connection: Connection) -> ShelfPage:
+        def read(connection: Connection) -> _ShelfPage:
             scan = _Scan(connection, shelf, before)
             found = list(islice(scan.rows(), limit + 1))
             is_full = len(found) > limit
             kept = [row.position for row in found[:limit]]
             rest = kept[-1] if is_full else scan.broken_off_at
-            return ShelfPage(_read_items(connection, kept, shelf.person), rest)
+            return _ShelfPage(_read_items(connection, kept, shelf.person), rest)
 
         return await self._people.call(read)
 
-    async def places(self, shelf: Shelf, wanted: PlaceFilter, *, start: int | None, limit: int) -> Places:
+    async def places(self, shelf: Shelf, wanted: PlaceFilter, *, start: int | None, limit: int) -> _Places:
         """Return where the items of a shelf are, after a position; it may be fewer than asked for, as of ``find``."""
 
-        def read(connection: Connection) -> Places:
+        def read(connection: Connection) -> _Places:
             scan = _Scan(connection, shelf, start, upwards=wanted.oldest_first)
             near = takewhile(wanted.may_follow, scan.rows())
             found = [MarkedPlace(row.position, row.seen_s) for row in islice(filter(wanted.takes, near), limit + 1)]
-            return Places(found[:limit], found[limit - 1].position if len(found) > limit else scan.broken_off_at)
+            return _Places(found[:limit], found[limit - 1].position if len(found) > limit else scan.broken_off_at)
 
         return await self._people.call(read)
 

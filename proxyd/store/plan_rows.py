@@ -123,7 +123,7 @@ def _item_body(found: Item) -> list[Any]:
     return [found.item_id, dict(found.fields), found.published_s, found.content_hash]
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _UPSERT_SOURCE, _UPSERT_FLEET, _UPSERT_PLAN = Upsert(t.sources), Upsert(t.fleet), Upsert(t.plans)
 _HINT = (
     update(t.sources)
@@ -135,7 +135,7 @@ _HINT = (
 class ReadEach(Protocol):
     """Reads rows where the query runs."""
 
-    def __call__(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], T], /) -> Awaitable[list[T]]:
+    def __call__(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], _T], /) -> Awaitable[list[_T]]:
         """Return the value of each row."""
 
 

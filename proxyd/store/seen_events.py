@@ -19,7 +19,7 @@ from proxyd.store.databases.connections import store_errors
 from proxyd.store.databases.schema import revision_of, revisions
 from proxyd.store.databases.sqlite import prepare_reader
 
-Bools = NDArray[np.bool_]
+_Bools = NDArray[np.bool_]
 
 _SOURCES = (
     select(
@@ -47,8 +47,8 @@ class PastSource:
     # When each event happened and when a probe found it, unix seconds, shape (n,), in any order
     events_s: Floats
     seen_s: Floats
-    exact: Bools  # whether the time is the item's own; the others were placed between two probes, shape (n,)
-    seed: Bools  # whether the event was there at first contact, shape (n,)
+    exact: _Bools  # whether the time is the item's own; the others were placed between two probes, shape (n,)
+    seed: _Bools  # whether the event was there at first contact, shape (n,)
 
 
 def read_past(database: Path) -> list[PastSource]:

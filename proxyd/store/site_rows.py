@@ -19,7 +19,7 @@ from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import Upsert, execute_many, is_one_of
 
-MOST_INCIDENTS = 200
+_MOST_INCIDENTS = 200
 """The newest that are read of a site."""
 _MOST_LATENCIES = 20_000  # of a week; a site that is asked every 40 s has 15,120
 _ADD_DAY, _BEGIN = Upsert(t.site_days, adds=True), insert(t.incidents)
@@ -76,8 +76,8 @@ class SqlSites:
         lasted = c.ended_s.is_(None) | (c.ended_s > since_s)
         query = select(t.incidents).where(is_one_of(c.source_id, names), lasted).order_by(c.began_s.desc())
         found: dict[str, list[Incident]] = defaultdict(list)
-        for row in await self._read(query.limit(MOST_INCIDENTS * len(names))):
-            if len(found[row.source_id]) < MOST_INCIDENTS:
+        for row in await self._read(query.limit(_MOST_INCIDENTS * len(names))):
+            if len(found[row.source_id]) < _MOST_INCIDENTS:
                 found[row.source_id].append(rows.as_type(Incident, row))
         return found
 

@@ -35,7 +35,7 @@ from proxyd.store.statements import Upsert, delete_named, execute_many, is_one_o
 from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions
 from proxyd.store.writer import Writer, take_all
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _CHUNK = 500
 _MOST_SHOWN = 1_000  # items that are compared with new ones
 _MOST_HISTORY = 10_000  # items that a table of a query reads
@@ -244,7 +244,7 @@ class SqlStore(SqlOutbox):
         """Return all rows of a query."""
         return await self._connections.readers.call(lambda connection: connection.execute(query, values).all())
 
-    async def read_each(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], T]) -> list[T]:
+    async def read_each(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], _T]) -> list[_T]:
         """Return the value of each row; values are made where the query runs, because rows may be large and many."""
         return await self._connections.readers.call(lambda connection: [make(row) for row in connection.execute(query)])
 

@@ -19,7 +19,7 @@ from proxyd.store.rows import as_type, way_of_declaration
 from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer, take_all
 
-Key: TypeAlias = tuple[str, str, str, str]
+_Key: TypeAlias = tuple[str, str, str, str]
 
 _KEY = ("endpoint", "form", "secret_kind", "secret_name")
 _COLUMNS = tuple(t.webhooks.c[name] for name in _KEY)
@@ -39,7 +39,7 @@ _GIVE_UP = (
 class _Answer(NamedTuple):
     """The result of a ping."""
 
-    key: Key
+    key: _Key
     state: WebhookState
     now_s: float
     detail: str
@@ -85,7 +85,7 @@ class SqlWebhooks:
 
     async def claim(self, webhooks: Collection[WebhookDelivery], now_s: float, until_s: float) -> list[WebhookDelivery]:
         """Claim unconfirmed webhooks until ``until_s``, and return those that nobody else had claimed."""
-        keys = {key_of(each): each for each in webhooks}
+        keys = {_key_of(each): each for each in webhooks}
 
         def write(connection: Connection) -> list[WebhookDelivery]:
             among = tuple_(*_COLUMNS).in_(list(keys))
@@ -99,14 +99,14 @@ class SqlWebhooks:
 
     async def extend_claims(self, webhooks: Collection[WebhookDelivery], until_s: float) -> None:
         """Let claims of webhooks last until ``until_s``."""
-        among = tuple_(*_COLUMNS).in_([key_of(each) for each in webhooks])
+        among = tuple_(*_COLUMNS).in_([_key_of(each) for each in webhooks])
         locked = tuple_(*_COLUMNS).in_(select(*_COLUMNS).where(among).order_by(*_COLUMNS).with_for_update())
         extending = update(t.webhooks).where(locked).values(claimed_until_s=until_s)
         await self._writer.submit(lambda connection: connection.execute(extending))
 
     async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         """Record a ping's result and release held deliveries; after an earlier answer, only that it accepts again."""
-        self._answers.append(_Answer(key_of(webhook), state, now_s, detail))
+        self._answers.append(_Answer(_key_of(webhook), state, now_s, detail))
         await self._writer.submit(self._write_answers)
 
     def _write_answers(self, connection: Connection) -> None:
@@ -136,7 +136,7 @@ class SqlWebhooks:
         """Forget the webhooks that are no longer declared, and record the new ones as unconfirmed."""
         # Deliveries held for a removed webhook are given up: nobody knows who would get them
         webhooks = {each for rule in rules for each in rule.deliveries if isinstance(each, WebhookDelivery)}
-        declared = {key_of(each) for each in webhooks}
+        declared = {_key_of(each) for each in webhooks}
         stored = {tuple(row)[:4]: row.state for row in connection.execute(_LOCKED)}
         unconfirmed = {key for key, state in stored.items() if state == WebhookState.UNCONFIRMED.value}
         for key in unconfirmed - declared:
@@ -148,20 +148,20 @@ class SqlWebhooks:
             connection.execute(insert(t.webhooks), new)
 
 
-def held(connection: Connection, endpoint: str | None = None) -> frozenset[Key]:
+def held(connection: Connection, endpoint: str | None = None) -> frozenset[_Key]:
     """Return the webhooks, of one endpoint or all, that have not answered; they cannot before this transaction ends."""
     # Otherwise, deliveries that another process releases would never go: it cannot see this transaction's rows
     query = _HELD if endpoint is None else _HELD.where(t.webhooks.c.endpoint == endpoint)
     return frozenset(tuple(row) for row in connection.execute(query))
 
 
-def state_of(row: Mapping[str, Any], held: Collection[Key]) -> str:
+def state_of(row: Mapping[str, Any], held: Collection[_Key]) -> str:
     """Return the state of a new row of the outbox: held if its webhook has not answered."""
     is_held = row["kind"] == "webhook" and tuple(row[name] for name in _KEY) in held
     return "held" if is_held else "pending"
 
 
-def key_of(webhook: WebhookDelivery) -> Key:
+def _key_of(webhook: WebhookDelivery) -> _Key:
     """Return the key of a webhook: one with another declaration is another webhook."""
     return webhook.url, webhook.form.value, webhook.secret.kind, webhook.secret.name
 

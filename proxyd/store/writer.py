@@ -18,9 +18,9 @@ from sqlalchemy import Connection, text
 from proxyd.core.errors import ProxydError, StoreBusyError, StoreError, StoreUnreachableError
 from proxyd.store.databases.connections import Connections
 
-T = TypeVar("T")
-Write: TypeAlias = Callable[[Connection], T]
-Result: TypeAlias = tuple[Any, ProxydError | None]
+_T = TypeVar("_T")
+_Write: TypeAlias = Callable[[Connection], _T]
+_Result: TypeAlias = tuple[Any, ProxydError | None]
 MAX_BATCH = 64
 _AGAIN_S = 1.0
 _TAKEN = "taken"  # where the transaction keeps what it took
@@ -29,7 +29,7 @@ log = structlog.get_logger("store")
 
 @dataclass(slots=True)
 class _Queued:
-    write: Write[Any]
+    write: _Write[Any]
     done: asyncio.Future[Any]
     is_last: bool
     may_wait: bool
@@ -65,7 +65,7 @@ class Writer:
         self._failed: StoreError | None = None
         self._closed = False
 
-    async def submit(self, write: Write[T], *, is_last: bool = False, may_wait: bool = False) -> T:
+    async def submit(self, write: _Write[_T], *, is_last: bool = False, may_wait: bool = False) -> _T:
         """Run ``write`` in a transaction and return its result once it is committed.
 
         It may run in the writer's thread, so data that it shares with the event loop must allow that. A write may
@@ -76,7 +76,7 @@ class Writer:
             raise self._failed
         if self._closed:
             raise StoreError("the store is closing")
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._put(_Queued(write, done, is_last, may_wait))
         return await done
 
@@ -172,7 +172,7 @@ class Writer:
             else:
                 queued.done.set_result(result)
 
-    async def _results(self, batch: Sequence[_Queued]) -> list[Result]:
+    async def _results(self, batch: Sequence[_Queued]) -> list[_Result]:
         """Return the results of a batch once it is committed, however long the database is busy."""
         while True:
             taken = _Taken()
@@ -187,7 +187,7 @@ class Writer:
                     self.waits_for = ""
                 return results
 
-    def _run(self, batch: Sequence[_Queued], taken: _Taken, connection: Connection) -> list[Result]:
+    def _run(self, batch: Sequence[_Queued], taken: _Taken, connection: Connection) -> list[_Result]:
         connection.info[_TAKEN] = taken
         results = _results_of([queued.write for queued in batch if not queued.is_last], connection)
         if self._finish is not None:
@@ -217,7 +217,7 @@ class _Taken(list[tuple[deque[Any], list[Any]]]):
             waiting.extendleft(reversed(entries))
 
 
-def take_all(connection: Connection, waiting: deque[T]) -> list[T]:
+def take_all(connection: Connection, waiting: deque[_T]) -> list[_T]:
     """Take all waiting entries for a transaction; they come back if it is rolled back.
 
     The event loop may append more at any time.
@@ -228,9 +228,9 @@ def take_all(connection: Connection, waiting: deque[T]) -> list[T]:
     return entries
 
 
-def _results_of(writes: Sequence[Write[Any]], connection: Connection) -> list[Result]:
+def _results_of(writes: Sequence[_Write[Any]], connection: Connection) -> list[_Result]:
     """Run writes one after the other; one that refuses does so before it has changed anything."""
-    results: list[Result] = []
+    results: list[_Result] = []
     for write in writes:
         try:
             results.append((write(connection), None))

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from proxyd.core.texts.safe_text import visible_line
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _NUMERIC = frozenset("0123456789+-.,%einfa/ ")
 
 
@@ -58,7 +58,7 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.3g}" if value != 0 and float(shown) == 0 else shown
 
 
-def progress(items: Iterable[T], label: str, *, total: int | None = None) -> Iterator[T]:
+def progress(items: Iterable[_T], label: str, *, total: int | None = None) -> Iterator[_T]:
     """Yield ``items``, with a bar on stderr if it is a terminal."""
     from rich.console import Console
 

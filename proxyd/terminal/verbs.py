@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from proxyd.core.errors import suggest
 
-Run: TypeAlias = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
+_Run: TypeAlias = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 """The function of a verb: from the options to the exit code."""
 Argument: TypeAlias = Callable[[Any], Any]
 """What adds an argument to a parser, or to a group of arguments."""
@@ -21,15 +21,15 @@ class Verb(NamedTuple):
     name: str  # what is typed after `proxyd`; a verb of a group has the group's name before its own
     text: str  # what it does, without a capital and a full stop
     examples: Sequence[str]
-    run: Run | None = None
+    run: _Run | None = None
     takes: Sequence[Argument] = ()
     members: str = "ACTION"  # what the usage of a group calls its verbs
 
 
-def verb(name: str, *examples: str, takes: Sequence[Argument] = (), text: str = "") -> Callable[[Run], Verb]:
+def verb(name: str, *examples: str, takes: Sequence[Argument] = (), text: str = "") -> Callable[[_Run], Verb]:
     """Make a function a verb; its help is ``text``, by default the first line of the docstring."""
 
-    def make(run: Run) -> Verb:
+    def make(run: _Run) -> Verb:
         line = (run.__doc__ or "").partition("\n")[0].removesuffix(".")
         return Verb(name, text or line[:1].lower() + line[1:], examples, run, takes)
 

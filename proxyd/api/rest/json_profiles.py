@@ -42,7 +42,7 @@ from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import ClassName, TextSpan
 from proxyd.core.model.profile import Auth, Extraction, FieldType, Reader
 
-Place = tuple[str | int, ...]
+_Place = tuple[str | int, ...]
 _FILE = "api"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -64,12 +64,12 @@ class Members:
         self._number = {place: n for n, place in enumerate(self._places)}
         self.source = SourceText(_FILE, "".join(f"\n{text}\n" for text in self._texts))
 
-    def at(self, place: Place) -> TextSpan:
+    def at(self, place: _Place) -> TextSpan:
         """Return the place of a whole member."""
         start = self._starts[self._number[place]]
         return TextSpan(start, start + 1)
 
-    def inside(self, place: Place) -> TextSpan:
+    def inside(self, place: _Place) -> TextSpan:
         """Return the place of the text of a member."""
         n = self._number[place]
         start = self._starts[n] + 1
@@ -105,7 +105,7 @@ class Members:
         )
 
 
-def _members(value: Any, at: Place = ()) -> Iterator[tuple[Place, str]]:
+def _members(value: Any, at: _Place = ()) -> Iterator[tuple[_Place, str]]:
     yield at, value if isinstance(value, str) else ""
     within = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in within:
@@ -137,15 +137,15 @@ class _Reading:
 
     # ---- statements
 
-    def _drop(self, dropped: models.DropWritten, at: Place) -> DropStatement:
+    def _drop(self, dropped: models.DropWritten, at: _Place) -> DropStatement:
         kind = StatementKind(dropped.kind)
         return DropStatement(kind, self._name(dropped.name, (*at, "name")), span=self._members.at(at))
 
-    def _domain(self, domain: models.DomainWritten, at: Place) -> CreateDomain:
+    def _domain(self, domain: models.DomainWritten, at: _Place) -> CreateDomain:
         classes = tuple(self._class(each, (*at, "classes", n)) for n, each in enumerate(domain.classes))
         return CreateDomain(self._name(domain.name, (*at, "name")), classes, span=self._members.at(at))
 
-    def _class(self, declared: models.ClassWritten, at: Place) -> ClassDeclaration:
+    def _class(self, declared: models.ClassWritten, at: _Place) -> ClassDeclaration:
         fields = []
         for n, each in enumerate(declared.fields):
             place = (*at, "fields", n)
@@ -158,13 +158,13 @@ class _Reading:
             tuple(self._path(path, (*at, "key")) for path in declared.key),
         )
 
-    def _source(self, source: models.SourceWritten, at: Place) -> CreateSource:
+    def _source(self, source: models.SourceWritten, at: _Place) -> CreateSource:
         name = self._name(source.name, (*at, "name"))
         page_class = ClassName(source.page_class, source.domain, self._members.at((*at, "class")))
         url = Located(source.url, self._members.at((*at, "url")))
         return CreateSource(name, page_class, url, **self._clauses("SOURCE", SOURCE_OPTIONS, source, at))
 
-    def _profile(self, profile: models.ProfileWritten, at: Place) -> CreateProfile:
+    def _profile(self, profile: models.ProfileWritten, at: _Place) -> CreateProfile:
         return CreateProfile(
             self._name(profile.name, (*at, "name")),
             self._names(profile.domains, (*at, "domains")),
@@ -173,7 +173,7 @@ class _Reading:
             **self._clauses("PROFILE", PROFILE_OPTIONS, profile, at),
         )
 
-    def _notification(self, rule: models.NotificationWritten, at: Place) -> InsertNotification:
+    def _notification(self, rule: models.NotificationWritten, at: _Place) -> InsertNotification:
         known = len(self._reader.errors)
         given = self._clauses("NOTIFICATION", RULE_CLAUSES, rule, at)
         if (message := what_lacks(rule.name, given)) and len(self._reader.errors) == known:
@@ -181,7 +181,7 @@ class _Reading:
         no_delivery = getattr(rule, "deliveries", None) == []
         return InsertNotification(self._name(rule.name, (*at, "name")), no_delivery=no_delivery, **given)
 
-    def _clauses(self, kind: str, clauses: Iterable[Clause], written: WireModel, at: Place) -> dict[str, Any]:
+    def _clauses(self, kind: str, clauses: Iterable[Clause], written: WireModel, at: _Place) -> dict[str, Any]:
         """Return the attributes that the clauses of a statement set, with its comments and its place."""
         given: dict[str, Any] = {}
         for clause in clauses:
@@ -190,7 +190,7 @@ class _Reading:
                 given[clause.attribute] = self._value(kind, clause, value, (*at, clause.member))
         return given | {"comments": self._reader.take_comments(), "span": self._members.at(at)}
 
-    def _value(self, kind: str, clause: Clause, value: Any, at: Place) -> Any:
+    def _value(self, kind: str, clause: Clause, value: Any, at: _Place) -> Any:
         """Return the value of a clause by its JSON form."""
         match clause.form:
             case JsonForm.CLAUSE if len(clause.value.choices) != 1:  # a single choice says all: true
@@ -207,28 +207,28 @@ class _Reading:
 
     # ---- members
 
-    def _object(self, clause: Clause, value: Any, at: Place) -> Located[Any]:
+    def _object(self, clause: Clause, value: Any, at: _Place) -> Located[Any]:
         return Located(_OBJECTS.get(clause.attribute, _delivery)(value), self._members.at(at))
 
-    def _name(self, name: str, at: Place) -> Located[str]:
+    def _name(self, name: str, at: _Place) -> Located[str]:
         if not name.strip():
             self._refuse("a name cannot be empty", at)
         return Located(name, self._members.at(at))
 
-    def _names(self, names: Sequence[str], at: Place) -> tuple[Located[str], ...]:
+    def _names(self, names: Sequence[str], at: _Place) -> tuple[Located[str], ...]:
         return tuple(self._name(name, (*at, n)) for n, name in enumerate(names))
 
-    def _path(self, path: str, at: Place) -> Located[str]:
+    def _path(self, path: str, at: _Place) -> Located[str]:
         if not all(path.split(".")):
             self._refuse("a name cannot be empty", at)
         return Located(path, self._members.at(at))
 
-    def _extraction(self, found: models.ReaderWritten | None, at: Place) -> Located[Extraction] | None:
+    def _extraction(self, found: models.ReaderWritten | None, at: _Place) -> Located[Extraction] | None:
         if found is None:
             return None
         return Located(Extraction(Reader(found.reader), found.selector), self._members.at(at))
 
-    def _refuse(self, message: str, at: Place) -> None:
+    def _refuse(self, message: str, at: _Place) -> None:
         span, source = self._members.at(at), self._members.source
         error = RuleSyntaxError(message, text=source.text, start=span.start, stop=span.stop, file=source.file)
         self._reader.errors.append(error)

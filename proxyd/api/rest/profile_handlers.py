@@ -27,9 +27,9 @@ from proxyd.core.language.hidden_addresses import hide_channels, hide_channels_i
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
 
-TEXTS = ("text/plain", "application/octet-stream")
-_LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
-NOTHING = "nothing is declared; send at least one statement"
+_TEXTS = ("text/plain", "application/octet-stream")
+_LISTINGS = (*_TEXTS, "text/x-opml", "text/xml", "application/xml")
+_NOTHING = "nothing is declared; send at least one statement"
 _MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
 _MOST_FAULTS, _MOST_REMOVED = 20, 100
 _MOST_WAITING = 4
@@ -78,10 +78,10 @@ class ProfileHandlers:
         read.
         """
         asked = read_query(request, wire.DryRun)
-        if request.content_type in TEXTS:
+        if request.content_type in _TEXTS:
             text = await _text_of(request)
             if not text.strip():
-                raise BadRequestError(NOTHING)
+                raise BadRequestError(_NOTHING)
             return await self._declare(text, request, dry_run=asked.dry_run)
         if request.content_type != "application/json":
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
@@ -195,7 +195,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
     return (
         listing("/api/v1/profiles", declared.list_profiles, wire.Page[wire.ProfileListed], wire.ListWindow),
         Endpoint("POST", "/api/v1/profiles", "write", handlers.declare, wire.ChangesMade, wire.DryRun,
-                 wire.DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422, 503),
+                 wire.DeclarationWritten, _TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422, 503),
                  is_keyed=True, is_conditional=True, most_bytes=_MOST_DECLARED),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
                  is_tagged=True, within=Within.PROFILE),
@@ -245,7 +245,7 @@ def _declaration_of(body: bytes) -> tuple[Members, Parsed]:
     """Return the members and statements of a declaration in JSON."""
     declared = model_of_body(json_of(body), wire.DeclarationWritten)
     if declared == wire.DeclarationWritten():
-        raise BadRequestError(NOTHING)
+        raise BadRequestError(_NOTHING)
     members = Members(declared)
     return members, read_declaration(declared, members)
 

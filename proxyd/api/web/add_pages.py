@@ -119,7 +119,7 @@ class _Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class _Shown:
     """What an address holds, for people."""
 
     found: Discovered
@@ -130,7 +130,7 @@ class Shown:
     price: str = ""
 
     @classmethod
-    def of(cls, found: Discovered) -> Shown:
+    def of(cls, found: Discovered) -> _Shown:
         """Return it with the first titles of a feed, or the beginning of a page's text."""
         items = found.outcome.items
         price = "" if found.price is None else price_text(found.price.fields)
@@ -170,7 +170,7 @@ class AddPages:
         except ConfigError as error:
             return self._page(request, chosen, error="; ".join(error.problems), is_silent=True)
         kind = "items" if found.page_class == "FEED" else "price" if found.price is not None else "text"
-        shown = Shown.of(found)
+        shown = _Shown.of(found)
         watched = self._watch_at(found.outcome.source_id, shown.title)
         name = watched.name.value if watched is not None else self._free(shown.title)
         looked = _Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
@@ -222,7 +222,7 @@ class AddPages:
             text, old = self._edit_watch(watch_text(wish))
             if "show" in form:
                 looked = await self._discovery.look(chosen.url, chosen.way, wants_preview=True)
-                shown = Shown.of(looked) if looked.outcome.kind.is_success else None
+                shown = _Shown.of(looked) if looked.outcome.kind.is_success else None
                 changes, cost = await self._profiles.try_out(text)
                 warnings = warnings_of(changes)
                 return self._page(
@@ -252,7 +252,7 @@ class AddPages:
         with suppress(ConfigError, BusyError):
             if chosen.kind != "site" and address_to_watch(chosen.url):
                 looked = await self._discovery.look(chosen.url, chosen.way, wants_preview=True)
-                shown = Shown.of(looked) if looked.outcome.kind.is_success else None
+                shown = _Shown.of(looked) if looked.outcome.kind.is_success else None
         return self._page(request, chosen, status=status, error=error, shown=shown)
 
     def _edit_watch(self, text: str) -> tuple[str, str | None]:

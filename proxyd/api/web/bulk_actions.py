@@ -27,7 +27,7 @@ from proxyd.core.model.suspension import Subject
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 from proxyd.daemon.suspensions import SuspensionChange
 
-MOST_CHOSEN = 500
+_MOST_CHOSEN = 500
 _MOST_SAID = 20
 
 
@@ -84,8 +84,8 @@ class BulkActions:
     ) -> web.StreamResponse:
         names, form = await read_chosen(request)
         action = form.get("do", "")
-        if not names or len(names) > MOST_CHOSEN:
-            raise BadRequestError(f"choose one or more of the list, at most {MOST_CHOSEN} at once")
+        if not names or len(names) > _MOST_CHOSEN:
+            raise BadRequestError(f"choose one or more of the list, at most {_MOST_CHOSEN} at once")
         if action in doing:
             done = await _each(names, doing[action])
         elif action == "remove":

@@ -13,7 +13,7 @@ from proxyd.api.web.page_texts import duration
 from proxyd.core.model.field_values import iso_time, local_time, parse_iso
 from proxyd.core.model.outcome import OutcomeKind
 
-LEVELS = 8
+_LEVELS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class _Line:
     """A line with gaps; ``paths`` are its runs of points in SVG's syntax, ``dots`` all its points."""
 
     name: str
@@ -44,7 +44,7 @@ class Chart:
     bottom: float
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[_Line, ...]
     mark: tuple[float, float] | None = None
 
 
@@ -146,7 +146,7 @@ def factor_times(low_s: float, high_s: float) -> list[float]:
 Points = Sequence[tuple[float, float | None]]
 
 
-def line(frame: Frame, name: str, kind: str, points: Points) -> Line:
+def line(frame: Frame, name: str, kind: str, points: Points) -> _Line:
     """Return a line with a gap at each missing value.
 
     >>> line(Frame(0.0, 2.0, 1.0), "a", "found", [(0.0, 0.0), (1.0, None), (2.0, 1.0)]).paths
@@ -159,7 +159,7 @@ def line(frame: Frame, name: str, kind: str, points: Points) -> Line:
         else:
             runs[-1].append((frame.x(x), frame.y(y)))
     paths = tuple(" ".join(f"{x},{y}" for x, y in run) for run in runs if run)
-    return Line(name, kind, paths, tuple(point for run in runs for point in run))
+    return _Line(name, kind, paths, tuple(point for run in runs for point in run))
 
 
 def chart(
@@ -218,7 +218,7 @@ def _cell(day: int, hour: int, week: Sequence[float], most: float, rate: float, 
     at = day * 24 + hour
     if not week:
         return _Cell(day, hour, 0, None, None, counts[at])
-    level = 0 if most <= 0 or week[at] <= 0 else max(1, round(LEVELS * week[at] / most))
+    level = 0 if most <= 0 or week[at] <= 0 else max(1, round(_LEVELS * week[at] / most))
     return _Cell(day, hour, level, week[at], week[at] * rate / 24.0, counts[at])
 
 
@@ -245,7 +245,7 @@ _BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 3 * 3600.0, 12 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class _Marks:
     """Marks of one kind: their common SVG path and their number."""
 
     name: str
@@ -263,7 +263,7 @@ class _TimeLine:
     left: float
     right: float
     ticks: tuple[Tick, ...]
-    marks: tuple[Marks, ...]
+    marks: tuple[_Marks, ...]
     delays: str
 
 
@@ -279,7 +279,7 @@ class _Lanes:
     sources: tuple[tuple[str, float], ...]
     spans: str
     lags: str
-    marks: tuple[Marks, ...]
+    marks: tuple[_Marks, ...]
     left_out: int
 
 
@@ -296,7 +296,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class _Histogram:
     """A histogram of delays; ``ticks`` are the bounds between its classes."""
 
     width: float
@@ -398,8 +398,8 @@ def time_line(
         _ticks(frame, zone),
         (
             _marks("unchanged", at["unchanged"], PROBES_Y, _stroke),
-            _marks("failed", at["failed"], PROBES_Y, cross),
-            _marks("found", at["found"], PROBES_Y, dot),
+            _marks("failed", at["failed"], PROBES_Y, _cross),
+            _marks("found", at["found"], PROBES_Y, _dot),
             _marks("item", [x for x, _ in lines], ITEMS_Y, _diamond),
         ),
         " ".join(f"M{x} {ITEMS_Y} L{seen_x} {PROBES_Y}" for x, seen_x in lines),
@@ -433,7 +433,7 @@ def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]
         " ".join(each.span for each in drawn),
         " ".join(each.lag for each in drawn if each.lag),
         tuple(
-            Marks(fate, fate, " ".join(shape(*each.mark) for each in its), len(its))
+            _Marks(fate, fate, " ".join(shape(*each.mark) for each in its), len(its))
             for fate, shape in _FATES
             for its in ([each for each in drawn if each.fate == fate],)
         ),
@@ -464,7 +464,7 @@ class _Drawn:
         return cls(each.fate, span, lag, (mark_x, y))
 
 
-def histogram(delays_s: Iterable[float]) -> Histogram | None:
+def histogram(delays_s: Iterable[float]) -> _Histogram | None:
     """Return a histogram of delays in roughly logarithmic classes with round bounds; ``None`` without delays.
 
     >>> found = histogram([2.0, 30.0, 40.0, 100.0])
@@ -480,17 +480,17 @@ def histogram(delays_s: Iterable[float]) -> Histogram | None:
     first, last = class_of[0], class_of[-1]
     counts = [class_of.count(each) for each in range(first, last + 1)]
     frame = Frame(0.0, float(len(counts)), float(max(counts)), height=190.0, left=26.0, top=22.0, right=26.0)
-    bars = tuple(_bar(frame, k, class_name(first + k), count) for k, count in enumerate(counts))
+    bars = tuple(_bar(frame, k, _class_name(first + k), count) for k, count in enumerate(counts))
     edges = [(k, first + k - 1) for k in range(len(counts) + 1) if 0 <= first + k - 1 < len(_BOUNDS_S)]
     ticks = tuple(Tick(frame.x(float(k)), duration(_BOUNDS_S[bound])) for k, bound in edges[:: 1 + len(edges) // 9])
-    middle_s, late_s = rank(ordered, 0.5), rank(ordered, 0.9)
-    return Histogram(frame.width, frame.height, frame.height - frame.bottom, bars, ticks, middle_s, late_s)
+    middle_s, late_s = _rank(ordered, 0.5), _rank(ordered, 0.9)
+    return _Histogram(frame.width, frame.height, frame.height - frame.bottom, bars, ticks, middle_s, late_s)
 
 
-def class_name(number: int) -> str:
+def _class_name(number: int) -> str:
     """Return the range of a class in words.
 
-    >>> class_name(0), class_name(12)
+    >>> _class_name(0), _class_name(12)
     ('less than 1 s', '10 d or more')
     """
     if number == 0:
@@ -499,10 +499,10 @@ def class_name(number: int) -> str:
     return f"{low} or more" if number == len(_BOUNDS_S) else f"{low} to {duration(_BOUNDS_S[number])}"
 
 
-def rank(ordered: Sequence[float], share: float) -> float:
+def _rank(ordered: Sequence[float], share: float) -> float:
     """Return the smallest value that at least this share of the values does not exceed.
 
-    >>> rank([1.0, 2.0, 3.0, 4.0], 0.5), rank([1.0], 0.9)
+    >>> _rank([1.0, 2.0, 3.0, 4.0], 0.5), _rank([1.0], 0.9)
     (2.0, 1.0)
     """
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
@@ -522,11 +522,11 @@ def _ticks(frame: Frame, zone: tzinfo | None) -> tuple[Tick, ...]:
     return tuple(Tick(frame.x(tick.at), tick.label) for tick in time_ticks(frame.x_low, frame.x_high, zone=zone))
 
 
-Shape = Callable[[float, float], str]
+_Shape = Callable[[float, float], str]
 
 
-def _marks(kind: str, at: Sequence[float], y: float, shape: Shape) -> Marks:
-    return Marks(kind, kind, " ".join(shape(x, y) for x in at), len(at))
+def _marks(kind: str, at: Sequence[float], y: float, shape: _Shape) -> _Marks:
+    return _Marks(kind, kind, " ".join(shape(x, y) for x in at), len(at))
 
 
 def _stroke(x: float, y: float) -> str:
@@ -534,12 +534,12 @@ def _stroke(x: float, y: float) -> str:
     return f"M{x} {y - 6} v12"
 
 
-def cross(x: float, y: float) -> str:
+def _cross(x: float, y: float) -> str:
     """Return a cross around a point."""
     return f"M{x - 4:.1f} {y - 4} l8 8 m0 -8 l-8 8"
 
 
-def dot(x: float, y: float) -> str:
+def _dot(x: float, y: float) -> str:
     """Return a disc around a point."""
     return f"M{x - 4:.1f} {y} a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0 Z"
 
@@ -549,4 +549,4 @@ def _diamond(x: float, y: float) -> str:
     return f"M{x} {y - 4.5} l4.5 4.5 l-4.5 4.5 l-4.5 -4.5 Z"
 
 
-_FATES: tuple[tuple[str, Shape], ...] = (("captured", dot), ("late", _diamond), ("missed", cross))
+_FATES: tuple[tuple[str, _Shape], ...] = (("captured", _dot), ("late", _diamond), ("missed", _cross))

@@ -334,7 +334,7 @@ class _SchemaField:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class _Operation:
     """A route."""
 
     method: str
@@ -348,7 +348,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class _Schema:
     """A model of a request or a response."""
 
     name: str
@@ -360,13 +360,13 @@ class Schema:
 class _Sections:
     """The whole reference."""
 
-    groups: tuple[tuple[str, tuple[Operation, ...]], ...]
-    schemas: tuple[Schema, ...]
+    groups: tuple[tuple[str, tuple[_Operation, ...]], ...]
+    schemas: tuple[_Schema, ...]
 
 
 def sections(document: Mapping[str, Any]) -> _Sections:
     """Return an OpenAPI document as sections of a page."""
-    grouped: dict[str, list[Operation]] = {name: [] for name, _ in _GROUPS}
+    grouped: dict[str, list[_Operation]] = {name: [] for name, _ in _GROUPS}
     for path, operations in document["paths"].items():
         group = next(name for name, starts in _GROUPS if any(path.startswith(start) for start in starts))
         grouped[group] += [_operation(method, path, each) for method, each in operations.items()]
@@ -374,54 +374,54 @@ def sections(document: Mapping[str, Any]) -> _Sections:
     return _Sections(tuple((name, tuple(found)) for name, found in grouped.items()), tuple(schemas))
 
 
-def _operation(method: str, path: str, found: Mapping[str, Any]) -> Operation:
+def _operation(method: str, path: str, found: Mapping[str, Any]) -> _Operation:
     fields = [
-        _SchemaField(each["name"], type_of(each["schema"]), each.get("required", False), each.get("description", ""),
+        _SchemaField(each["name"], _type_of(each["schema"]), each.get("required", False), each.get("description", ""),
               each["in"])
         for each in found["parameters"]
     ]  # fmt: skip
     content = found.get("requestBody", {}).get("content", {})
     answers = [
-        (status, each["description"], " or ".join(type_of(its["schema"]) for its in each["content"].values()))
+        (status, each["description"], " or ".join(_type_of(its["schema"]) for its in each["content"].values()))
         for status, each in found["responses"].items()
     ]
-    return Operation(
+    return _Operation(
         method.upper(),
         path,
         found.get("x-scope", "none"),
         found["summary"],
         found.get("description", ""),
         tuple(fields),
-        (" or ".join(content), type_of(next(iter(content.values()))["schema"])) if content else None,
+        (" or ".join(content), _type_of(next(iter(content.values()))["schema"])) if content else None,
         tuple(answers),
     )
 
 
-def _schema(name: str, found: Mapping[str, Any]) -> Schema:
+def _schema(name: str, found: Mapping[str, Any]) -> _Schema:
     required: Sequence[str] = found.get("required", ())
     fields = [
-        _SchemaField(member, type_of(each), member in required, each.get("description", ""))
+        _SchemaField(member, _type_of(each), member in required, each.get("description", ""))
         for member, each in found.get("properties", {}).items()
     ]
-    return Schema(name, found.get("description", ""), tuple(fields))
+    return _Schema(name, found.get("description", ""), tuple(fields))
 
 
-def type_of(schema: Mapping[str, Any]) -> str:
+def _type_of(schema: Mapping[str, Any]) -> str:
     """Return a JSON schema in a word or two.
 
-    >>> type_of({"type": "array", "items": {"$ref": "#/components/schemas/Day"}})
+    >>> _type_of({"type": "array", "items": {"$ref": "#/components/schemas/Day"}})
     'list of Day'
-    >>> type_of({"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]})
+    >>> _type_of({"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]})
     'number ≥ 0 or null'
     """
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
-        return " or ".join(type_of(each) for each in schema["anyOf"])
+        return " or ".join(_type_of(each) for each in schema["anyOf"])
     if "enum" in schema or "const" in schema:
         return " or ".join(repr(each) for each in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
-        return f"list of {type_of(schema.get('items', {}))}"
+        return f"list of {_type_of(schema.get('items', {}))}"
     bounds = [f"{sign} {schema[key]:g}" for key, sign in (("minimum", "≥"), ("maximum", "≤")) if key in schema]
     return " ".join([str(schema.get("type", "any")), *bounds, *_format_of(schema)])
 

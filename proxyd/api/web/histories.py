@@ -95,7 +95,7 @@ class Histories:
 
 
 @dataclass(frozen=True, slots=True)
-class NumberChart:
+class _NumberChart:
     """The chart of a number of an item, and its values with their times, newest first."""
 
     name: str
@@ -104,7 +104,7 @@ class NumberChart:
     rows: tuple[tuple[str, float | None], ...]
 
 
-def number_charts(found: Sequence[NumberSeries], now_s: float, zone: tzinfo | None = UTC) -> list[NumberChart]:
+def number_charts(found: Sequence[NumberSeries], now_s: float, zone: tzinfo | None = UTC) -> list[_NumberChart]:
     """Return a chart of each series: a value holds until the next one is seen.
 
     >>> lamp = NumberSeries("price", "lamp", "Lamp", ((0.0, 30.0), (7200.0, 25.0)))
@@ -115,7 +115,7 @@ def number_charts(found: Sequence[NumberSeries], now_s: float, zone: tzinfo | No
     return [_number_chart(each, now_s, zone) for each in found]
 
 
-def _number_chart(series: NumberSeries, now_s: float, zone: tzinfo | None) -> NumberChart:
+def _number_chart(series: NumberSeries, now_s: float, zone: tzinfo | None) -> _NumberChart:
     numbers = [number for _, number in series.points if number is not None]
     ticks = steps_between(min(numbers), max(numbers))
     begin_s = series.points[0][0]
@@ -129,4 +129,4 @@ def _number_chart(series: NumberSeries, now_s: float, zone: tzinfo | None) -> Nu
     dots = tuple((frame.x(at_s), frame.y(number)) for at_s, number in series.points if number is not None)
     drawn = replace(made, lines=(replace(made.lines[0], dots=dots),))
     rows = tuple((iso_time(at_s), number) for at_s, number in reversed(series.points))
-    return NumberChart(field(series.path), series.title, drawn, rows)
+    return _NumberChart(field(series.path), series.title, drawn, rows)

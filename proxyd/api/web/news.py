@@ -40,7 +40,7 @@ class _Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class _Kept:
     """What was kept of the promises in some days; shares are ``None`` if nothing was decided."""
 
     events: int
@@ -50,10 +50,10 @@ class Kept:
     delay_s: float | None  # the mean delay of items that give their own time
 
     @classmethod
-    def of(cls, days: Sequence[wire.Day]) -> Kept:
+    def of(cls, days: Sequence[wire.Day]) -> _Kept:
         """Return the sums of some days.
 
-        >>> Kept.of([]).share is None
+        >>> _Kept.of([]).share is None
         True
         """
         captured, missed = sum(day.captured for day in days), sum(day.missed for day in days)
@@ -116,7 +116,7 @@ class News:
             news=news,
             titles=titles_of(told),
             changes=changes_of(told),
-            kept=Kept.of(report.days),
+            kept=_Kept.of(report.days),
             off=_Named.of([each.source for each in report.off]),
             checks=await self._vitals.readiness(),
             values=samples.values,

@@ -128,7 +128,7 @@ class PageGate:
         return page
 
     async def _admit(self, request: web.Request, route: WebRoute) -> web.StreamResponse:
-        if route.method == "POST" and not is_own(request):
+        if route.method == "POST" and not _is_own(request):
             return problem(403, "Forbidden", "the request came from another site")
         if route.scope is None:
             return await route.handler(request)
@@ -177,7 +177,7 @@ def _is_for_browsers(request: web.Request) -> bool:
     return is_page and "text/html" in request.headers.get("Accept", "").lower()
 
 
-def is_own(request: web.Request) -> bool:
+def _is_own(request: web.Request) -> bool:
     """Return whether the browser says that a request came from one of our pages."""
     # Under our Referrer-Policy browsers send the origin `null`, and on plain http they do not send the site: then only
     # the CSRF token of the form decides

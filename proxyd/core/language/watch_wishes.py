@@ -43,7 +43,7 @@ class WatchOptions:
         parts += [f"WITHOUT {', '.join(map(quote_text, self.without))}"] if self.without else []
         parts += [f"HOLDING {quote_text(self.holding)}"] if self.holding else []
         parts += [f"OVER {_whole(self.least_words)} WORDS"] if self.least_words else []
-        parts += [f"EVERY {duration_text(self.every)}"] if self.every else []
+        parts += [f"EVERY {_duration_text(self.every)}"] if self.every else []
         parts += [f"MESSAGE {quote_text(self.message)}"] if self.message else []
         parts += [f"DIGEST {self.digest}"] if self.digest else []
         return parts
@@ -62,7 +62,7 @@ class WatchOptions:
         return ["FETCH BROWSER", *ignored] if self.needs_browser else ignored
 
 
-NO_OPTIONS = WatchOptions()
+_NO_OPTIONS = WatchOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class WatchWish:
     # Mail addresses, chats and webhooks; `secret` names the variable that holds the secret of webhooks
     to: tuple[str, ...] = ()
     secret: str | None = None
-    options: WatchOptions = NO_OPTIONS
+    options: WatchOptions = _NO_OPTIONS
 
 
 def watch_text(wish: WatchWish) -> str:
@@ -120,10 +120,10 @@ def watch_text(wish: WatchWish) -> str:
     return "\n".join([*statements, f"{' '.join(parts)};"])
 
 
-def duration_text(written: str) -> str:
+def _duration_text(written: str) -> str:
     """Return a length of time as the language writes it; a number alone is minutes. Raises ``ConfigError``.
 
-    >>> duration_text("5"), duration_text("5 min"), duration_text("2h"), duration_text("1 day")
+    >>> _duration_text("5"), _duration_text("5 min"), _duration_text("2h"), _duration_text("1 day")
     ('5 MINUTES', '5 MINUTES', '2 HOURS', '1 DAYS')
     """
     found = _DURATION.fullmatch(written.strip().lower())

@@ -20,7 +20,7 @@ _QUARTER = 15
 
 
 @dataclass(frozen=True, slots=True)
-class During:
+class _During:
     """A part of the week: days (0 is Monday) from ``start`` to ``stop``, in minutes of the day, ``stop`` exclusive.
 
     If ``stop`` is not after ``start``, it lies in the next day.
@@ -45,7 +45,7 @@ class During:
         return minute < self.stop and (local - timedelta(days=1)).weekday() in self.days
 
 
-def parse_during(text: str) -> During | None:
+def parse_during(text: str) -> _During | None:
     """Return the part of the week that a text names, or ``None``.
 
     >>> during = parse_during("Mon-Fri 09:00-18:00")
@@ -56,14 +56,14 @@ def parse_during(text: str) -> During | None:
     return None if match is None else _during(match)
 
 
-def _during(match: re.Match[str]) -> During | None:
+def _during(match: re.Match[str]) -> _During | None:
     if not match[0].strip():
         return None
     days = _read_days(match["days"])
     start, stop = (_read_minute(each) for each in (match["from"] or "0:00", match["to"] or "24:00"))
     if days is None or start is None or stop is None or start in (stop, 1440):
         return None
-    return During(days, start, stop)
+    return _During(days, start, stop)
 
 
 def _read_days(text: str | None) -> frozenset[int] | None:
@@ -85,13 +85,13 @@ def _read_minute(text: str) -> int | None:
     return total if minute < 60 and total <= 1440 else None
 
 
-def parse_week_parts(text: str) -> tuple[During, ...] | None:
+def parse_week_parts(text: str) -> tuple[_During, ...] | None:
     """Return the parts of the week that a text lists, or ``None``.
 
     >>> [sorted(part.days) for part in parse_week_parts("Mon-Fri 22:00-07:00, Sat,Sun")]
     [[0, 1, 2, 3, 4], [5, 6]]
     """
-    parts: list[During] = []
+    parts: list[_During] = []
     at = 0
     while at <= len(text) and len(parts) < _MOST_PARTS:
         match = _PART.match(text, at)
@@ -107,14 +107,14 @@ def parse_week_parts(text: str) -> tuple[During, ...] | None:
     return None
 
 
-def leaves_time(parts: Sequence[During]) -> bool:
+def leaves_time(parts: Sequence[_During]) -> bool:
     """Whether some minute of the week is in none of the parts."""
     days = (datetime(2026, 1, 5) + timedelta(days=day) for day in range(7))  # noqa: DTZ001 - any week, from a Monday
     moments = (day + timedelta(minutes=edge) for day in days for edge in _edges(parts))
     return any(not any(part.holds(moment) for part in parts) for moment in moments)
 
 
-def _edges(parts: Sequence[During]) -> list[int]:
+def _edges(parts: Sequence[_During]) -> list[int]:
     """Return the minutes of the day at which any of the parts may begin or end."""
     return sorted({0} | {minute % 1440 for part in parts for minute in (part.start, part.stop)})
 

@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-FAILURES = 5
+_FAILURES = 5
 _LANES = 2
 _FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 600.0
@@ -43,7 +43,7 @@ def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.ran
         return circuit
     lanes = circuit.lanes if len(circuit.lanes) >= _LANES else circuit.lanes | {lane}
     failures = circuit.failures + 1
-    if not circuit.is_open and (failures < FAILURES or len(lanes) < _LANES):
+    if not circuit.is_open and (failures < _FAILURES or len(lanes) < _LANES):
         return Circuit(failures, lanes)
     wait_s = min(LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(circuit.trips, 32)) * (1.0 + JITTER * float(rng.random()))
     return Circuit(failures, lanes, circuit.trips + 1, now_s + wait_s)

@@ -98,7 +98,7 @@ class Connectivity:
         return not self._is_silent(host, outcome) or hosts < _SILENT_HOSTS or self._answered_s >= since_s
 
 
-HALF_LIFE_S = 3600.0
+_HALF_LIFE_S = 3600.0
 FEWEST = 5.0  # contradictions until a prober is put aside
 _TIMES_OTHERS = 5.0  # how much more often than the others it must be contradicted
 PROBATION = 20.0  # judged probes after which a prober that was aside is trusted again
@@ -137,7 +137,7 @@ class _Tally:
 
     def fade(self, now_s: float) -> None:
         """Let what was counted before count less."""
-        share = 0.5 ** (max(0.0, now_s - self.as_of_s) / HALF_LIFE_S)
+        share = 0.5 ** (max(0.0, now_s - self.as_of_s) / _HALF_LIFE_S)
         self.judged, self.contradicted, self.as_of_s = self.judged * share, self.contradicted * share, now_s
 
     def rest(self, now_s: float) -> None:

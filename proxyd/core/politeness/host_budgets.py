@@ -11,7 +11,7 @@ import numpy as np
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 
-QUIET_S = 1800.0
+_QUIET_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,14 @@ def throttle_host(
     one bad address must not silence a host.
     """
     is_same = previous.strikes > 0 and now_s < previous.until_s
-    is_forgiven = now_s > previous.until_s + QUIET_S
+    is_forgiven = now_s > previous.until_s + _QUIET_S
     strikes = previous.strikes if is_same else 1 if is_forgiven else previous.strikes + 1
     if asked_s:
-        wait_s = min(LONGEST_S, asked_s)
+        wait_s = min(_LONGEST_S, asked_s)
     else:
-        wait_s = min(LONGEST_S, _FIRST_THROTTLE_S * 2.0 ** min(strikes - 1, 32)) * (1.0 + JITTER * float(rng.random()))
+        wait_s = min(_LONGEST_S, _FIRST_THROTTLE_S * 2.0 ** min(strikes - 1, 32)) * (
+            1.0 + _JITTER * float(rng.random())
+        )
     if is_same:
         return HostThrottle(strikes, max(previous.until_s, now_s + wait_s) if asked_s else previous.until_s)
     return HostThrottle(strikes, now_s + wait_s)
@@ -89,9 +91,9 @@ class ScopeBlocks:
 
 
 _FIRST_THROTTLE_S = 60.0
-LONGEST_S = 86400.0
-JITTER = 0.1
-_FIRST_WAIT_S = {OutcomeKind.THROTTLED: _FIRST_THROTTLE_S, OutcomeKind.GONE: LONGEST_S}
+_LONGEST_S = 86400.0
+_JITTER = 0.1
+_FIRST_WAIT_S = {OutcomeKind.THROTTLED: _FIRST_THROTTLE_S, OutcomeKind.GONE: _LONGEST_S}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +123,18 @@ def back_off(
     """
     if outcome.kind.is_success:
         asked = outcome.retry_after_s or 0.0
-        return BackOff(0, outcome.finished_s + min(asked, LONGEST_S) if asked else 0.0)
+        return BackOff(0, outcome.finished_s + min(asked, _LONGEST_S) if asked else 0.0)
     if not counts:
-        wait = spacing_s * (1.0 + JITTER * float(rng.random()))
+        wait = spacing_s * (1.0 + _JITTER * float(rng.random()))
         return BackOff(previous.failures, max(previous.not_before_s, outcome.finished_s + wait))
     failures = previous.failures + 1
     if not grows and outcome.kind is not OutcomeKind.THROTTLED and outcome.retry_after_s is None:
         return BackOff(failures)
     first = _FIRST_WAIT_S.get(outcome.kind, spacing_s)
-    wait = min(LONGEST_S, first * 2.0 ** min(failures - 1, 32))
+    wait = min(_LONGEST_S, first * 2.0 ** min(failures - 1, 32))
     if outcome.retry_after_s is not None:
-        wait = min(outcome.retry_after_s, LONGEST_S) if outcome.retry_after_s > 0 else first
-    wait *= 1.0 + JITTER * float(rng.random())
+        wait = min(outcome.retry_after_s, _LONGEST_S) if outcome.retry_after_s > 0 else first
+    wait *= 1.0 + _JITTER * float(rng.random())
     return BackOff(failures, outcome.finished_s + wait)
 
 

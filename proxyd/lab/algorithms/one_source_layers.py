@@ -40,7 +40,7 @@ def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedu
     found: list[OneSourceSchedule | None] = []
     for count in range(probes):
         best = flat(np.empty(size))
-        layer(*costs, base, reach, flat(value), best, links[count], *envelope)
+        _layer(*costs, base, reach, flat(value), best, links[count], *envelope)
         value = np.asarray(best) + grid.price
         slots = _follow_layers(links, count) if best[0] < np.inf else None
         found.append(None if slots is None else grid.schedule(prefix, slots))
@@ -56,7 +56,7 @@ def _follow_layers(links: list[Ints], count: int) -> list[int]:
 
 
 @kernel
-def layer(
+def _layer(
     L: Floats, A: Floats, G: Floats, base: Floats, reach: Ints, value: Floats, best: Floats, link: Ints,
     lines: Ints, heights: Floats, slopes: Floats,
 ) -> None:  # fmt: skip

@@ -20,7 +20,7 @@ from proxyd.core.planning.capture.pareto import ParetoFront, epsilon_cover, pare
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight, weight_of_captures
 from proxyd.lab.papers.figure import Dataset, Figure, Updates, office_week
 
-Row = tuple[str | float | int, ...]
+_Row = tuple[str | float | int, ...]
 
 _EPSILONS = (0.02, 0.05, 0.1, 0.2, 0.5)
 _EXACT, _BOUND = "exact", "bound"
@@ -134,7 +134,7 @@ def _budgets(intervals: int, workload: _Workload) -> tuple[int, ...]:
 
 
 def _fronts(workload: _Workload, intervals: list[ExecutionInterval], fronts: dict[int, ParetoFront]) -> Figure:
-    rows: list[Row] = []
+    rows: list[_Row] = []
     remarks = []
     for probes, front in fronts.items():
         exact = _EXACT if front.exact else _BOUND
@@ -191,7 +191,7 @@ def _covers(workload: _Workload, fronts: dict[int, ParetoFront]) -> Figure:
 
 
 def _enumerations(rng: np.random.Generator, instances: int) -> Figure:
-    rows: list[Row] = []
+    rows: list[_Row] = []
     equal = 0
     for n, child in enumerate(rng.spawn(instances)):
         probes = 1 + n % 2
@@ -227,7 +227,7 @@ def _enumerations(rng: np.random.Generator, instances: int) -> Figure:
 
 def _sizes(rng: np.random.Generator, *, quick: bool) -> Figure:
     shapes = ((20, 100), (40, 200)) if quick else ((20, 100), (50, 200), (100, 500), (200, 1000), (400, 1000))
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for pages, chronons in shapes:
         workload = _Workload(pages, chronons, 10 * pages, 20, pages // 4)
         intervals = workload.draw(rng)
@@ -264,7 +264,7 @@ def _weights(workload: _Workload, rng: np.random.Generator) -> Figure:
     intervals = workload.draw(rng)
     heavy = rng.integers(1, 6, workload.pages).astype(np.float64)
     weights = np.array([heavy[int(interval.source_id[4:])] for interval in intervals])
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for probes in _budgets(len(intervals), workload):
         capacity = workload.capacity(probes)
         best = most_weight(intervals, weights, capacity)
@@ -289,7 +289,7 @@ def _weights(workload: _Workload, rng: np.random.Generator) -> Figure:
 def _overlapping(workload: _Workload, rng: np.random.Generator, *, quick: bool) -> Figure:
     updates = workload.draw_updates(rng)
     windows = (5, 20) if quick else (0, 5, 10, 20, 40)
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for probes in _budgets(len(updates), workload):
         for window in windows:
             intervals = [

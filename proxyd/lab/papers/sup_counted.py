@@ -16,8 +16,8 @@ from proxyd.lab.papers.sup_feedback import PASSED, follow
 from proxyd.lab.papers.sup_wic import life_name
 
 _POISSON = "Poisson"
-KEPT = (0.4, 0.8, 1.0)
-LIVES = (None, 5, 10, 50)
+_KEPT = (0.4, 0.8, 1.0)
+_LIVES = (None, 5, 10, 50)
 
 _HOURS = 168
 _HALVINGS = 7
@@ -175,13 +175,13 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     """Yield the table of all rules and models, and the one of what a plan under noise needs to know."""
     first, second = rng.spawn(2)
     dataset, repeats = (_SMALL, 1) if quick else (SYNTHETIC_2, 3)
-    rules, lives, kept = ((1, 3), (None, 5), (0.8, 1.0)) if quick else ((1, 3, 10), LIVES, KEPT)
+    rules, lives, kept = ((1, 3), (None, 5), (0.8, 1.0)) if quick else ((1, 3, 10), _LIVES, _KEPT)
     grid = [(every, life) for every in rules for life in lives]
-    yield _table(dataset, duels(dataset, grid, kept, repeats=repeats, rng=first))
+    yield _table(dataset, _duels(dataset, grid, kept, repeats=repeats, rng=first))
     yield _weeks(dataset, kept[:-1], repeats=repeats, rng=second)
 
 
-def duels(
+def _duels(
     dataset: Dataset,
     grid: Sequence[tuple[int, int | None]],
     kept: Sequence[float],

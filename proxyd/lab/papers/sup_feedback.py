@@ -92,7 +92,7 @@ def _fires(before: int, count: int, every: int, reading: str) -> bool:
     return before // every < count // every
 
 
-def compare(
+def _compare(
     reading: str, *, rules: Sequence[int], kept: Sequence[float], repeats: int, rng: np.random.Generator
 ) -> tuple[_Feedback, ...]:
     """Return SUP and fbSUP on ``repeats`` traces of the RSS stand-in, for each Z and X."""
@@ -122,7 +122,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     repeats = 2 if quick else 20
     children = rng.spawn(len(READINGS))
     by_reading = {
-        reading: compare(reading, rules=rules, kept=kept, repeats=repeats, rng=child)
+        reading: _compare(reading, rules=rules, kept=kept, repeats=repeats, rng=child)
         for reading, child in zip(READINGS, children, strict=True)
     }
     for parts, reading in (("ab", PASSED), ("cd", REPLAN)):

@@ -49,12 +49,12 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     yield from sup_counted.figures(rng=sixth, quick=quick)
 
 
-def fpn(kept: float) -> _Model:
+def _fpn(kept: float) -> _Model:
     """Return the model that knows each update with probability ``kept`` and misplaces it otherwise."""
     return lambda drawn, rng: drawn.updates().noisy(kept, rng)
 
 
-def poisson(drawn: Drawn, _: np.random.Generator) -> Updates:
+def _poisson(drawn: Drawn, _: np.random.Generator) -> Updates:
     """Return the updates that a Poisson model with the true rates expects."""
     return drawn.expect()
 
@@ -98,7 +98,7 @@ def _windows(rng: np.random.Generator, repeats: int, *, quick: bool) -> Iterator
     windows = (0, 20, 50, 100) if quick else tuple(range(0, 101, 10))
     grid = [(every, window) for every in _RULES for window in windows]
     for part, dataset in zip("abc", (RSS, _BATCHED, SYNTHETIC_1), strict=True):
-        utilities = _effective_utility(dataset, fpn(_KEPT), grid=grid, repeats=repeats, rng=rng)
+        utilities = _effective_utility(dataset, _fpn(_KEPT), grid=grid, repeats=repeats, rng=rng)
         yield _window_figure(part, dataset, grid, utilities, _REMARKS[part])
     utilities = _noise_on_triggers(SYNTHETIC_1, grid, repeats, rng)
     yield _window_figure("d", SYNTHETIC_1, grid, utilities, _REMARKS["d"])
@@ -148,7 +148,7 @@ def _lives(rng: np.random.Generator, repeats: int) -> Iterator[Figure]:
         rows: list[tuple[str | float | int, ...]] = []
         for name, (life, closed) in lives.items():
             grid = [(every, life) for every in _RULES]
-            utilities = _effective_utility(dataset, fpn(_KEPT), grid=grid, repeats=repeats, rng=rng, closed=closed)
+            utilities = _effective_utility(dataset, _fpn(_KEPT), grid=grid, repeats=repeats, rng=rng, closed=closed)
             rows += [(name, every, u) for every, u in zip(_RULES, utilities, strict=True)]
         title = f"Utility of SUP over X, {dataset.name}, FPN({_KEPT})"
         yield _over_x(f"sup-2{part}-life", title, "life", rows, _life_note(rows))
@@ -174,7 +174,7 @@ def _life_note(rows: Sequence[tuple[str | float | int, ...]]) -> str:
 
 def _models(rng: np.random.Generator, repeats: int) -> Iterator[Figure]:
     """Yield Figure 3: utility over X, for each update model."""
-    models: dict[str, _Model] = {f"FPN({kept})": fpn(kept) for kept in sup_feedback.KEPT} | {"Poisson": poisson}
+    models: dict[str, _Model] = {f"FPN({kept})": _fpn(kept) for kept in sup_feedback.KEPT} | {"Poisson": _poisson}
     grid = [(every, None) for every in _RULES]
     for part, dataset in zip("ab", (SYNTHETIC_1, SYNTHETIC_2), strict=True):
         rows: list[tuple[str | float | int, ...]] = []

@@ -78,7 +78,7 @@ def settings(*, quick: bool) -> tuple[_WicSetting, ...]:
     return (BASE, *weeks, *rates, *lives)
 
 
-def duels(setting: _WicSetting, *, repeats: int, rules: Sequence[int], rng: np.random.Generator) -> tuple[_Duel, ...]:
+def _duels(setting: _WicSetting, *, repeats: int, rules: Sequence[int], rng: np.random.Generator) -> tuple[_Duel, ...]:
     """Return the probes for each rule ``COUNT(*) % X = 0``, as means over ``repeats`` Poisson-model traces."""
     traces = [setting.dataset.draw(child) for child in rng.spawn(repeats)]
     rows = []
@@ -98,7 +98,7 @@ def wic_probes(chances: Floats, budget: int, life: int | None) -> Probes:
     return np.concatenate(chosen), np.repeat(np.arange(len(epoch)), [len(pages) for pages in chosen])
 
 
-def certain(updates: Updates) -> Floats:
+def _certain(updates: Updates) -> Floats:
     """Return probabilities of 1 in the chronons of known updates and 0 elsewhere, shape (pages, chronons)."""
     chances = np.zeros((updates.count, updates.epoch))
     chances[updates.pages, updates.chronons] = 1.0
@@ -112,10 +112,12 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     yield _curves("a", drawn, poisson=False, quick=quick)
     yield _curves("b", drawn, poisson=True, quick=quick)
     repeats, rules = (1, (1, 2, 3, 5)) if quick else (5, (1, 2, 3, 4, 5))
-    yield table_of([duel for s in settings(quick=quick) for duel in duels(s, repeats=repeats, rules=rules, rng=table)])
+    yield _table_of(
+        [duel for s in settings(quick=quick) for duel in _duels(s, repeats=repeats, rules=rules, rng=table)]
+    )
 
 
-def table_of(found: Sequence[_Duel]) -> Figure:
+def _table_of(found: Sequence[_Duel]) -> Figure:
     """Return the table of the duels; its note says when SUP needs at most a sixth of WIC's probes."""
     rows = [
         (
@@ -183,7 +185,7 @@ def _duel(
     expected = drawn.expect()
     plans = [expected.intervals(every, setting.life).sup() for every in rules]
     wanted = np.array([known.utility(plan) for known, plan in zip(actual, plans, strict=True)])
-    chances = certain(expected) if told == PLANNED else setting.dataset.chances(drawn.rates, CHRONONS)
+    chances = _certain(expected) if told == PLANNED else setting.dataset.chances(drawn.rates, CHRONONS)
     probes, utilities = _climb(chances, setting.life, actual, wanted)
     rows = []
     for n, plan in enumerate(plans):
@@ -227,7 +229,7 @@ def _curves(part: str, drawn: Drawn, *, poisson: bool, quick: bool) -> Figure:
     rows.append(("SUP", len(plan[0]), round(utility, 4)))
     for chronons in (500, 1000) if quick else (500, 1000, 3000):
         actual = drawn.updates(chronons)
-        chances = certain(drawn.expect(chronons) if poisson else actual)
+        chances = _certain(drawn.expect(chronons) if poisson else actual)
         for budget in (1, 5, 10) if quick else (1, 2, 3, 5, 7, 10, 15, 20, 30):
             if chronons * budget <= 30000:
                 made = wic_probes(chances, budget, None)

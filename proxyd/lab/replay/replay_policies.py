@@ -296,7 +296,7 @@ def best_powers_policy(terms: Terms) -> _StepPolicy:
 
 
 _ITEMS = 8.0
-Place = Callable[[Floats, int], Ints]
+_Place = Callable[[Floats, int], Ints]
 """A function of a week's shape by slot and a number of probes; it returns the slots to probe, from 0."""
 
 
@@ -307,7 +307,7 @@ class WeeklyPolicy:
     other sources in each week.
     """
 
-    def __init__(self, terms: Terms, place: Place) -> None:
+    def __init__(self, terms: Terms, place: _Place) -> None:
         self._terms, self._place = terms, place
         self._learner = Learner(terms)
         self._grid = WeekGrid(terms.slot_s)
@@ -346,7 +346,7 @@ class WeeklyPolicy:
         self._week_ends = now + self._grid.slots * per_slot
 
 
-def parametric_slots(policy: str) -> Place:
+def parametric_slots(policy: str) -> _Place:
     """Return the solver of ``threshold`` or ``first-arrival``, at the parameter that makes ``probes`` probes."""
 
     def place(shape: Floats, probes: int) -> Ints:

@@ -15,7 +15,7 @@ from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.traces import Trace
 from proxyd.store.seen_events import PastSource
 
-Bools = NDArray[np.bool_]
+_Bools = NDArray[np.bool_]
 
 _LEAST_S = 2 * 86400.0  # one day to learn from and one to replay
 _HOUR_S = 3600.0
@@ -154,7 +154,7 @@ def _usable(source: PastSource, known_s: float, stop_s: float) -> PastSource:
     return _only(source, is_within & (source.exact | ~source.seed))
 
 
-def _only(source: PastSource, some: Bools) -> PastSource:
+def _only(source: PastSource, some: _Bools) -> PastSource:
     arrays = {name: getattr(source, name)[some] for name in ("events_s", "seen_s", "exact", "seed")}
     return replace(source, **arrays)
 

@@ -230,14 +230,14 @@ def _header(cells: list[str], required: Sequence[str], optional: Sequence[str], 
     return cells
 
 
-Events: TypeAlias = tuple[Floats, ...]
+_Events: TypeAlias = tuple[Floats, ...]
 _MODEL_WEEKS = 16
 _MOST_CHRONONS = 20_000_000
 _MOST_PROBES = 1e9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class _Given:
     """Events, and data about them."""
 
     trace: Trace
@@ -257,7 +257,7 @@ class Given:
         return min(known_s, self.start_s)
 
 
-def replay_input(options: argparse.Namespace) -> tuple[Events, Terms, Given]:
+def replay_input(options: argparse.Namespace) -> tuple[_Events, Terms, _Given]:
     """Return the events of the test, by source, the terms of their replay, and all that is given."""
     grid = _grid(options)
     given = _given_events(options, grid) if options.from_database is None else _from_database(options, grid)
@@ -281,7 +281,7 @@ def _grid(options: argparse.Namespace) -> ChrononGrid:
     return grid
 
 
-def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history: Events) -> Terms:
+def _terms(options: argparse.Namespace, given: _Given, grid: ChrononGrid, history: _Events) -> Terms:
     epoch = Epoch(grid.chronon_at(given.start_s), grid.chronon_at(given.stop_s) + 1)
     if epoch.stop - epoch.start > _MOST_CHRONONS:
         days = (given.stop_s - given.start_s) / 86400
@@ -308,7 +308,7 @@ def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history
     )
 
 
-def _budget(options: argparse.Namespace, given: Given, epoch: Epoch, grid: ChrononGrid) -> tuple[int, int | None]:
+def _budget(options: argparse.Namespace, given: _Given, epoch: Epoch, grid: ChrononGrid) -> tuple[int, int | None]:
     """Return the probes of the whole epoch, and the most in a chronon."""
     weekly = given.probes_per_source_week if options.probes_per_source_week is None else options.probes_per_source_week
     if weekly is None and options.target is not None:
@@ -325,10 +325,10 @@ def _budget(options: argparse.Namespace, given: Given, epoch: Epoch, grid: Chron
     return probes, None if options.budget is None else max(1, int(np.ceil(asked)))
 
 
-def _given_events(options: argparse.Namespace, grid: ChrononGrid) -> Given:
+def _given_events(options: argparse.Namespace, grid: ChrononGrid) -> _Given:
     trace = _trace(options)
     start_s = _begin_s(options.test_from, trace.stop_s, lambda: (trace.start_s + trace.stop_s) / 2)
-    return Given(trace, grid.start_s(grid.chronon_at(start_s)), trace.stop_s)
+    return _Given(trace, grid.start_s(grid.chronon_at(start_s)), trace.stop_s)
 
 
 def _trace(options: argparse.Namespace) -> Trace:
@@ -360,7 +360,7 @@ def _begin_s(text: str | None, stop_s: float, usual_s: Callable[[], float]) -> f
 _HOUR_S = 3600.0
 
 
-def _from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
+def _from_database(options: argparse.Namespace, grid: ChrononGrid) -> _Given:
     from proxyd.config.loading import load
     from proxyd.store.seen_events import read_past  # with settings, drivers are half of the start-up time
 
@@ -381,7 +381,7 @@ def _from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
     made = past.probes_per_source_week(least_gap_s=settings.source_spacing, most_per_s=settings.budget.mean_per_s)
     weekly = min(made, WEEK_S / grid.length_s)  # a replayed source is probed at most once a chronon
     notes = _notes(past, made, grid)
-    return Given(past.trace, start_s, past.stop_s, past.known_from_s, weekly, _facts(past, made), notes)
+    return _Given(past.trace, start_s, past.stop_s, past.known_from_s, weekly, _facts(past, made), notes)
 
 
 def _facts(past: Past, made: float) -> dict[str, object]:

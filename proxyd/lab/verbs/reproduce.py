@@ -64,11 +64,11 @@ def reproduce(options: argparse.Namespace) -> int:
     return 0
 
 
-def markdown(figure: Figure, files: list[str]) -> str:
+def _markdown(figure: Figure, files: list[str]) -> str:
     """Return a figure as Markdown: title, plot, table and note; a long table is cut, and numbers are rounded.
 
     >>> from proxyd.lab.papers.figure import Figure
-    >>> print(markdown(Figure("f", "A title", ("x", "y"), ((1, 2.5),), note="A note."), ["f.csv"]))
+    >>> print(_markdown(Figure("f", "A title", ("x", "y"), ((1, 2.5),), note="A note."), ["f.csv"]))
     ### A title
     <BLANKLINE>
     | x | y |
@@ -135,7 +135,7 @@ def _write_report(folder: Path, made: list[tuple[str, Figure, list[str]]], optio
         if paper != shown:
             parts.append(f"## {_PAPERS[paper]}")
             shown = paper
-        parts.append(markdown(figure, files))
+        parts.append(_markdown(figure, files))
     (folder / _REPORT).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -79,7 +79,7 @@ def _frequency_arguments(kind: str) -> list[Argument]:
     ]
 
 
-def one_source(options: argparse.Namespace) -> int:
+def _one_source(options: argparse.Namespace) -> int:
     """Print the probes of one source."""
     from proxyd.lab.verbs.solvers import cost_curve, problem_of, solve_one_source
 
@@ -155,7 +155,7 @@ def capture(options: argparse.Namespace) -> int:
     return 0
 
 
-def frequencies(options: argparse.Namespace) -> int:
+def _frequencies(options: argparse.Namespace) -> int:
     """Print how often to probe each source, or a cycle of probes."""
     from proxyd.lab.verbs.replay_input import read_rates
     from proxyd.lab.verbs.solvers import solve_cycle, solve_frequencies
@@ -229,9 +229,9 @@ _FREQUENCIES = {"frequencies": "find how often to probe each source", "cycle": "
 PROBLEMS = [
     verb(f"solve {name}", f"proxyd solve {name} {example}", takes=arguments_of(name), text=text)(run)
     for run, arguments_of, example, problems in (
-        (one_source, _one_source_arguments, _WEEK, _ONE_SOURCE),
+        (_one_source, _one_source_arguments, _WEEK, _ONE_SOURCE),
         (capture, _capture_arguments, "--intervals intervals.csv", _CAPTURE),
-        (frequencies, _frequency_arguments, "--rates rates.csv --objective robot", _FREQUENCIES),
+        (_frequencies, _frequency_arguments, "--rates rates.csv --objective robot", _FREQUENCIES),
     )
     for name, text in problems.items()
 ]

@@ -106,7 +106,7 @@ class ChannelAddresses:
 
 _THREADS = 4
 _MOST_READ = 65_536  # bytes of an answer
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class AppriseChannel:
             await self._taken.send(message, [partial(self._in_thread, send) for send in sends])
         return "the channel's service accepted it"
 
-    async def _in_thread(self, call: Callable[[GuardedConnections], T]) -> T:
+    async def _in_thread(self, call: Callable[[GuardedConnections], _T]) -> _T:
         connections = GuardedConnections()
         calling = asyncio.get_running_loop().run_in_executor(self._executor, call, connections)
         try:

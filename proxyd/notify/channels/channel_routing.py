@@ -49,7 +49,7 @@ def channel_problem(url: str, schemes: Collection[str], guard: Guard) -> str | N
     return ChannelAddresses(schemes, guard).problem(url)
 
 
-class ChatsAndApprise:
+class _ChatsAndApprise:
     """Sends to the services that proxyd knows itself, and leaves all others to apprise."""
 
     def __init__(self, schemes: Collection[str], guard: Guard, own: Channel, others: Channel) -> None:
@@ -65,20 +65,20 @@ class ChatsAndApprise:
         return await (self._own if is_understood(message.endpoint) else self._others).deliver(message)
 
 
-def open_chats(resources: ChannelResources) -> ChatsAndApprise:
+def _open_chats(resources: ChannelResources) -> _ChatsAndApprise:
     """Return the channel of chats and push services; the threads of apprise end with the daemon."""
     settings, guard = resources.settings, resources.guard
     schemes, timeout_s, zone = settings.channel_schemes, settings.delivery_timeout, settings.zone
     others = AppriseChannel(ChannelAddresses(schemes, guard), timeout_s=timeout_s, zone=zone)
     resources.at_end(others.close)
-    return ChatsAndApprise(schemes, guard, ChatChannel(resources.session, timeout_s=timeout_s, zone=zone), others)
+    return _ChatsAndApprise(schemes, guard, ChatChannel(resources.session, timeout_s=timeout_s, zone=zone), others)
 
 
 OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
     {
         WebhookDelivery.kind: open_webhooks,
         MailDelivery.kind: open_mail,
-        ChannelDelivery.kind: open_chats,
+        ChannelDelivery.kind: _open_chats,
         LogDelivery.kind: lambda _resources: LogChannel(),
     }
 )

@@ -129,7 +129,7 @@ class Ask(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ChatService:
+class _ChatService:
     """How one service takes messages.
 
     ``home`` is its web address, unless an address names the server. ``targets`` returns who is written to, one after
@@ -524,7 +524,7 @@ def _form(fields: Mapping[str, str], name: str, picture: Picture | None) -> aioh
     return form
 
 
-_TELEGRAM = ChatService(
+_TELEGRAM = _ChatService(
     "Telegram",
     "tgram://BOT_TOKEN/CHAT",
     ChatForm.for_service("tgram", 4096),
@@ -533,7 +533,7 @@ _TELEGRAM = ChatService(
     _send_telegram,
     _picture_to_telegram,
 )
-_DISCORD = ChatService(
+_DISCORD = _ChatService(
     "Discord",
     "discord://WEBHOOK_ID/WEBHOOK_TOKEN",
     ChatForm.for_service("discord", 2000),
@@ -542,7 +542,7 @@ _DISCORD = ChatService(
     _send_discord,
     attach=True,
 )
-_SLACK = ChatService(
+_SLACK = _ChatService(
     "Slack",
     "slack://T.../B.../...",
     ChatForm.for_service("slack", 4000),
@@ -550,7 +550,7 @@ _SLACK = ChatService(
     _slack_targets,
     _send_slack,
 )
-_PUSHOVER = ChatService(
+_PUSHOVER = _ChatService(
     "Pushover",
     "pover://USER@TOKEN",
     ChatForm.for_service("pover", 1024, most_title=250),
@@ -559,7 +559,7 @@ _PUSHOVER = ChatService(
     _send_pushover,
     attach=True,
 )
-_NTFY = ChatService(
+_NTFY = _ChatService(
     "ntfy",
     "ntfy://TOPIC or ntfys://SERVER/TOPIC",
     ChatForm.for_service("ntfy", 4096, most_title=200),
@@ -568,7 +568,7 @@ _NTFY = ChatService(
     _send_ntfy,
     _picture_to_ntfy,
 )
-_GOTIFY = ChatService(
+_GOTIFY = _ChatService(
     "Gotify",
     "gotifys://SERVER/TOKEN",
     ChatForm.for_service("gotify", 20_000, most_title=250),
@@ -576,7 +576,7 @@ _GOTIFY = ChatService(
     _gotify_targets,
     _send_gotify,
 )
-_MATRIX = ChatService(
+_MATRIX = _ChatService(
     "Matrix",
     "matrixs://TOKEN@SERVER/ROOM",
     ChatForm.for_service("matrix", 9000),
@@ -585,10 +585,10 @@ _MATRIX = ChatService(
     _send_matrix,
     _picture_to_matrix,
 )
-_MATTERMOST = ChatService(
+_MATTERMOST = _ChatService(
     "Mattermost", "mmosts://SERVER/HOOK", ChatForm.for_service("mmost", 4000), "", _mattermost_targets, _send_mattermost
 )
-_TEAMS = ChatService(
+_TEAMS = _ChatService(
     "Teams",
     "workflows://SERVER/WORKFLOW/SIGNATURE",
     ChatForm.for_service("workflows", 8000, most_title=250, draws_markdown=True),
@@ -596,7 +596,7 @@ _TEAMS = ChatService(
     _teams_targets,
     _send_teams,
 )
-_PLAIN = ChatService(
+_PLAIN = _ChatService(
     "the receiver",
     "jsons://SERVER/PATH",
     ChatForm.for_service("json", 30_000, most_title=250),
@@ -604,7 +604,7 @@ _PLAIN = ChatService(
     _plain_targets,
     _send_plain,
 )
-SERVICES: Mapping[str, ChatService] = MappingProxyType(
+SERVICES: Mapping[str, _ChatService] = MappingProxyType(
     {
         **dict.fromkeys(("ntfy", "ntfys"), _NTFY),
         **dict.fromkeys(("gotify", "gotifys"), _GOTIFY),

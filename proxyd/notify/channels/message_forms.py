@@ -18,7 +18,7 @@ from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.core.texts.safe_text import is_web, one_line
 
-MOST_ITEMS = 1000
+_MOST_ITEMS = 1000
 _MOST_DIGEST_BYTES = 4_000_000
 _MOST_SUBJECT = 150
 _MOST_VALUE = 2000
@@ -133,7 +133,7 @@ def digest(gathered: Gathered) -> bytes:
     A notification without items counts as one. ``left_out`` counts what does not fit.
     """
     bytes_left = _MOST_DIGEST_BYTES
-    room = MOST_ITEMS if gathered.most_items is None else gathered.most_items
+    room = _MOST_ITEMS if gathered.most_items is None else gathered.most_items
     told: list[dict[str, Any]] = []
     left_out = {"notifications": 0, "items": 0}
     for body in gathered.bodies:

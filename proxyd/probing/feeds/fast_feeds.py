@@ -41,7 +41,7 @@ def _absolute_link(url: str, href: str | None) -> str | None:
     return safe_link(url, href) if href else None
 
 
-def plain_text(text: str) -> str:
+def _plain_text(text: str) -> str:
     """Return a text as feedparser keeps it; decline text that looks like UTF-8 encoded twice."""
     text = text.strip()
     if text.isascii():
@@ -53,18 +53,18 @@ def plain_text(text: str) -> str:
     raise DeclinedError
 
 
-def content_text(attributes: Attributes, text: str) -> str:
+def _content_text(attributes: Attributes, text: str) -> str:
     """Return the text of an element that may declare its type."""
     if attributes and ("mode" in attributes or attributes.get("type", "text").lower() not in _TYPES):
         raise DeclinedError
-    return plain_text(text)
+    return _plain_text(text)
 
 
 def _bare_text(attributes: Attributes, text: str) -> str:
     """Return the text of an element unknown to feedparser; decline one with attributes."""
     if attributes:
         raise DeclinedError
-    return plain_text(text)
+    return _plain_text(text)
 
 
 def _simple_time_s(text: str) -> float | None:
@@ -107,14 +107,14 @@ class _Links:
             self.link = href.strip()
 
     def _add_text_link(self, attributes: Attributes, text: str) -> None:
-        value = plain_text(text)
+        value = _plain_text(text)
         if "rel" in attributes or "type" in attributes or ":///" in value or ("&" in value and ";" in value):
             raise DeclinedError
         self.link = value
 
     def add_id(self, attributes: Attributes, text: str, _: int) -> None:
         """Add an id, which also serves as a missing link unless it says that it is not a permalink."""
-        value = plain_text(text)
+        value = _plain_text(text)
         is_link = is_permalink(attributes)
         if self.guid is not None or (is_link and ":///" in value):
             raise DeclinedError
@@ -126,7 +126,7 @@ class _Links:
 
 def _check_date(_: _Links, _attributes: Attributes, text: str, _depth: int) -> None:
     """Decline a time that feedparser might fail on; others are ignored."""
-    _simple_time_s(plain_text(text))
+    _simple_time_s(_plain_text(text))
 
 
 def parse_clean_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed | None:
@@ -183,27 +183,27 @@ class _About(_Links):
         """Set the title; decline a second one."""
         if "title" in self.texts:
             raise DeclinedError
-        self.texts["title"] = content_text(attributes, text)
+        self.texts["title"] = _content_text(attributes, text)
 
     def add_description(self, attributes: Attributes, text: str, _: int) -> None:
         """Set the description; after a summary it would be content."""
         if "summary" in self.texts:
             raise DeclinedError
-        self.texts["subtitle"] = content_text(attributes, text)
+        self.texts["subtitle"] = _content_text(attributes, text)
 
     def add_subtitle(self, attributes: Attributes, text: str, _: int) -> None:
         """Set the subtitle: the last one wins."""
-        self.texts["subtitle"] = content_text(attributes, text)
+        self.texts["subtitle"] = _content_text(attributes, text)
 
     def add_summary(self, attributes: Attributes, text: str, _: int) -> None:
         """Note a summary, which is not kept."""
         if "summary" in self.texts:
             raise DeclinedError
-        self.texts["summary"] = content_text(attributes, text)
+        self.texts["summary"] = _content_text(attributes, text)
 
     def add_language(self, _attributes: Attributes, text: str, _: int) -> None:
         """Set the language, which takes precedence over the root element's."""
-        self.texts["language"] = plain_text(text)
+        self.texts["language"] = _plain_text(text)
 
 
 def _keep(key: str) -> Callable[[_About, Attributes, str, int], None]:
@@ -326,7 +326,7 @@ class _FastItem(_Links):
         """Set the title; decline a second one."""
         if self.title is not None:
             raise DeclinedError
-        self.title = content_text(attributes, text)
+        self.title = _content_text(attributes, text)
 
     def add_other_title(self, attributes: Attributes, text: str, _: int) -> None:
         """Set the title of another vocabulary: the last one wins."""
@@ -334,7 +334,7 @@ class _FastItem(_Links):
 
     def add_media_title(self, attributes: Attributes, text: str, _: int) -> None:
         """Note the title of something in the item; it is ignored if the item has its own."""
-        content_text(attributes, text)
+        _content_text(attributes, text)
         self.has_media_title = True
 
     def add_description(self, attributes: Attributes, text: str, depth: int) -> None:
@@ -342,18 +342,18 @@ class _FastItem(_Links):
         if self.summary is not None and not self.contents:
             self.add_content(attributes, text, depth)
             return
-        value = content_text(attributes, text)
+        value = _content_text(attributes, text)
         if self.summary_depth is None or depth <= self.summary_depth:
             self.summary, self.summary_depth = value, depth
 
     def add_foreign(self, attributes: Attributes, text: str, depth: int) -> None:
         """Add a description of another vocabulary as the item's, and keep the first to put it in its place."""
-        self.foreign = self.foreign or content_text(attributes, text) or None
+        self.foreign = self.foreign or _content_text(attributes, text) or None
         self.add_description(attributes, text, depth)
 
     def add_content(self, attributes: Attributes, text: str, _: int) -> None:
         """Add content, which is also the summary as long as there is none."""
-        self.contents.append(content_text(attributes, text))
+        self.contents.append(_content_text(attributes, text))
         if self.summary is None:
             self.summary = self.contents[0]
 
@@ -365,7 +365,7 @@ class _FastItem(_Links):
 
     def add_author(self, _attributes: Attributes, text: str, _: int) -> None:
         """Set the author: the last one wins."""
-        self.author = self._author_of_parts() if self.parts else plain_text(text)
+        self.author = self._author_of_parts() if self.parts else _plain_text(text)
         self.parts = {}
 
     def _author_of_parts(self) -> str:
@@ -379,7 +379,7 @@ class _FastItem(_Links):
         """Add a category of any kind."""
         scheme = attributes.get("scheme", attributes.get("domain"))
         self._add_tag(attributes.get("term"), scheme, attributes.get("label"))
-        value = plain_text(text)
+        value = _plain_text(text)
         if value and self.tags and not self.tags[-1][0]:
             self.known_tags.discard(self.tags[-1])
             self.tags[-1] = (value, *self.tags[-1][1:])
@@ -405,11 +405,11 @@ class _FastItem(_Links):
 
     def add_published(self, _attributes: Attributes, text: str, _: int) -> None:
         """Set the time of publication: the last one wins."""
-        self.published_s = _simple_time_s(plain_text(text))
+        self.published_s = _simple_time_s(_plain_text(text))
 
     def add_updated(self, _attributes: Attributes, text: str, _: int) -> None:
         """Set the time of the last change: the last one wins."""
-        self.updated_s = _simple_time_s(plain_text(text))
+        self.updated_s = _simple_time_s(_plain_text(text))
 
     def add_enclosure(self, attributes: Attributes, _text: str, _: int) -> None:
         """Add an enclosure."""

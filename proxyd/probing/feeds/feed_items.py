@@ -310,11 +310,11 @@ def period_s(ttl_minutes: float | None, period: str | None, frequency: str | Non
     return None if said_s is None else said_s / (number_of(frequency) or 1.0)
 
 
-Texts: TypeAlias = tuple[str | None, str | None]
+_Texts: TypeAlias = tuple[str | None, str | None]
 """The description and the content of an item."""
 
 
-def own_texts(read: Texts, own: Texts, foreign: str | None) -> Texts:
+def own_texts(read: _Texts, own: _Texts, foreign: str | None) -> _Texts:
     """Return an item's own texts: a description of another vocabulary (iTunes, media) is content if there is no other.
 
     ``read`` are the texts as an earlier version read them: whichever element came last was the description.
@@ -326,7 +326,7 @@ def own_texts(read: Texts, own: Texts, foreign: str | None) -> Texts:
 
 
 def former_texts(
-    read: Texts, texts: Texts, link: str | None, permalink: str | None
+    read: _Texts, texts: _Texts, link: str | None, permalink: str | None
 ) -> tuple[str | None, str | None, str | None] | None:
     """Return description, content and link as an earlier version read them, or ``None`` if they are the same."""
     return None if read == texts and permalink is None else (*read, link)

@@ -35,7 +35,7 @@ _Node = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class _Product:
     """The facts that a page states of its product; each is ``None`` if it does not."""
 
     price: Raw = None
@@ -51,7 +51,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class _ProductRow:
-    product: Product
+    product: _Product
     node: LexborNode
     owner: LexborHTMLParser  # keeps the document alive
 
@@ -72,31 +72,31 @@ def price_view(text: str, _tag: str = "html") -> PageRow | None:
     return None if owner.root is None else _ProductRow(_product(owner.root, text), owner.root, owner)
 
 
-def _product(root: LexborNode, text: str) -> Product:
+def _product(root: LexborNode, text: str) -> _Product:
     """Return the product by the first notation that states a price; the others fill in missing facts."""
     notations = (_of_linked_data(json_ld_documents(root)), _of_microdata(root), _of_open_graph(text))
     if not any(each.is_found for each in notations):
-        return Product()
+        return _Product()
     found = sorted(notations, key=lambda each: each.price is None)
     values = {
         each.name: next((value for one in found if (value := getattr(one, each.name)) is not None), None)
-        for each in fields(Product)
+        for each in fields(_Product)
     }
     if values["currency"] is None and isinstance(values["price"], str):
         values["currency"] = currency_in(values["price"])
-    return Product(**values)
+    return _Product(**values)
 
 
 # ---- JSON-LD
 
 
-def _of_linked_data(documents: Sequence[Json]) -> Product:
+def _of_linked_data(documents: Sequence[Json]) -> _Product:
     offered = list(_offers(documents))
     known = next((each for each in offered if each.price is not None), None)
-    return known or next((each for each in offered if each.is_found), Product())
+    return known or next((each for each in offered if each.is_found), _Product())
 
 
-def _offers(documents: Sequence[Json]) -> Iterator[Product]:
+def _offers(documents: Sequence[Json]) -> Iterator[_Product]:
     """Yield the offers of products, those that are nested least first; then offers that stand by themselves."""
     nodes = list(_nodes(documents))
     for node in nodes:
@@ -122,12 +122,12 @@ def _nodes(documents: Sequence[Json]) -> Iterator[_Node]:
             waiting.extend(each for each in value if isinstance(each, dict | list))
 
 
-def _offer(offer: _Node, named: _Node) -> Product:
+def _offer(offer: _Node, named: _Node) -> _Product:
     """Return what an offer states; the name of the product is that of ``named``."""
     nested = list(_dicts(offer.get("offers")))
     stated = [each for each in _dicts(offer.get("priceSpecification")) if not _is_former(each)]
     priced = [offer, *stated, *nested]
-    return Product(
+    return _Product(
         _first(priced, *_PRICES),
         _first(priced, "priceCurrency"),
         _first([named], "name"),
@@ -166,14 +166,14 @@ def _dicts(value: Json) -> Iterator[_Node]:
 # ---- microdata and OpenGraph
 
 
-def _of_microdata(root: LexborNode) -> Product:
+def _of_microdata(root: LexborNode) -> _Product:
     nodes = (node for name in _PRICES for node in _properties(root, name)[:_MOST_OFFERS])
     priced = next((node for node in nodes if _text(node) is not None), None)
     if priced is None:
-        return Product()
+        return _Product()
     offer = next(_scopes(priced), root)
     product = next((each for each in _scopes(priced) if _is_product(each)), None)
-    return Product(
+    return _Product(
         _text(priced),
         _property(offer, "priceCurrency"),
         None if product is None else _property(product, "name"),
@@ -214,11 +214,11 @@ def _text(node: LexborNode) -> str | None:
     return "\n".join(text_blocks(node, _MOST_NODES_OF_A_VALUE)) or None
 
 
-def _of_open_graph(text: str) -> Product:
+def _of_open_graph(text: str) -> _Product:
     view = meta_view(text)
     if view is None:
-        return Product()
-    return Product(
+        return _Product()
+    return _Product(
         **{
             name: next((value for each in names if (value := view.value(each, FieldType.STRING)) is not None), None)
             for name, names in _OPEN_GRAPH.items()

@@ -173,7 +173,7 @@ class _Rows:
 
     def items(self, rows: Iterable[Sequence[Raw]]) -> Iterator[Item]:
         for row in rows:
-            texts = [plain(raw) for raw in row]
+            texts = [_plain(raw) for raw in row]
             identity = self._identity(texts)
             if identity is None:
                 self.unidentified += 1
@@ -243,10 +243,10 @@ def field_selectors(fields: Iterable[Field]) -> str:
     return ", ".join(each.extraction.selector for each in fields if each.extraction)
 
 
-def plain(raw: Raw) -> str | None:
+def _plain(raw: Raw) -> str | None:
     r"""Return a raw value as text, or ``None`` if it is missing.
 
-    >>> plain(" a "), plain(True), plain(2.5), plain(""), plain("\u200b")
+    >>> _plain(" a "), _plain(True), _plain(2.5), _plain(""), _plain("\u200b")
     ('a', 'true', '2.5', None, None)
     """
     if isinstance(raw, str):
@@ -262,7 +262,7 @@ def value_as_type(raw: Raw, field_type: FieldType, url: str = "", mark: str | No
     (7, 'https://a.example/a')
     >>> value_as_type("seven", FieldType.INTEGER)
     """
-    text = plain(raw)
+    text = _plain(raw)
     if text is None or isinstance(raw, NotOneValue):
         return None
     match field_type:

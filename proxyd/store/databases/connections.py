@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from proxyd.core.errors import StoreBusyError, StoreError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL
 MEMBERS = LOCKS + 1  # that of the processes that share a role's work
 DATABASE_TIME = select(func.extract("epoch", func.clock_timestamp()))  # PostgreSQL's, by which machines compare
@@ -51,7 +51,7 @@ class StoreReader(Protocol):
 class Connections(Protocol):
     """One or more connections to a database."""
 
-    async def call(self, function: Callable[[Connection], T]) -> T:
+    async def call(self, function: Callable[[Connection], _T]) -> _T:
         """Return ``function(connection)``, run in a transaction; a single connection runs calls in order.
 
         Raises ``StoreError`` with the database's own message.
@@ -89,7 +89,7 @@ class StoreConnections:
     """Return for how long a read has waited for one of the connections, in seconds; 0 if none does."""
 
 
-async def breakable(work: Coroutine[Any, Any, T], break_off: Callable[[], object]) -> T:
+async def breakable(work: Coroutine[Any, Any, _T], break_off: Callable[[], object]) -> _T:
     """Return the result of a thread; a cancellation calls ``break_off`` and waits until the thread ends."""
     working = asyncio.create_task(work, name="thread")
     try:
@@ -126,13 +126,13 @@ def store_errors() -> Iterator[None]:
         raise (StoreBusyError if is_busy else StoreError)(f"the database failed: {cause}{remedy}") from error
 
 
-async def on_own_loop(work: Coroutine[Any, Any, T]) -> T:
+async def on_own_loop(work: Coroutine[Any, Any, _T]) -> _T:
     """Return the result of a coroutine that runs on a loop of its own; a cancellation waits until it has ended."""
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
     loop = runner.get_loop()
     working = loop.create_task(work)
 
-    def run() -> T:
+    def run() -> _T:
         with runner:
             return loop.run_until_complete(working)
 
@@ -140,7 +140,7 @@ async def on_own_loop(work: Coroutine[Any, Any, T]) -> T:
         with suppress(RuntimeError):  # the thread has just ended, and its loop with it
             loop.call_soon_threadsafe(working.cancel)
 
-    async def end() -> T:
+    async def end() -> _T:
         return await asyncio.get_running_loop().run_in_executor(thread, run)
 
     with ThreadPoolExecutor(max_workers=1) as thread:

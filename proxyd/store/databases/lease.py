@@ -26,7 +26,7 @@ _CLOSE_S, _DRIFT = 0.05, 1e-3
 _BELIEF = 0.8  # the part of a lease for which its holder, if it hears nothing, still works
 _TAKEN_OVER = "another machine has taken over"
 log = structlog.get_logger("roles")
-Take: TypeAlias = Callable[[SessionConnection], Coroutine[Any, Any, bool]]
+_Take: TypeAlias = Callable[[SessionConnection], Coroutine[Any, Any, bool]]
 
 
 class DatabaseTime:
@@ -122,7 +122,7 @@ class Lease:
 
 @asynccontextmanager
 async def renew_lease(
-    lease: Lease, url: str, take: Take, *meanwhile: Awaitable[Any]
+    lease: Lease, url: str, take: _Take, *meanwhile: Awaitable[Any]
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Take a lease and renew it in a thread until the end; yield the task that fails once the lease is lost.
 
@@ -130,7 +130,7 @@ async def renew_lease(
     """
     taken = asyncio.Event()
     tell = partial(asyncio.get_running_loop().call_soon_threadsafe, taken.set)
-    renewing = asyncio.create_task(on_own_loop(keep(lease, url, take, tell)), name=f"lease of the {lease.role}")
+    renewing = asyncio.create_task(on_own_loop(_keep(lease, url, take, tell)), name=f"lease of the {lease.role}")
     try:
         await _first(renewing, taken.wait(), *meanwhile)
         yield renewing
@@ -139,7 +139,7 @@ async def renew_lease(
         await asyncio.wait([renewing])
 
 
-async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) -> None:
+async def _keep(lease: Lease, url: str, take: _Take, taken: Callable[[], object]) -> None:
     """Wait for the lock, call ``taken``, and renew the lease; run it on an event loop that does nothing else.
 
     ``take`` tries to hold the lock in a session, and returns whether it does. Raises ``StoreUnreachableError``: the
@@ -157,7 +157,7 @@ async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) 
         lease.end()
 
 
-async def _wait_for(lease: Lease, session: SessionConnection, take: Take) -> None:
+async def _wait_for(lease: Lease, session: SessionConnection, take: _Take) -> None:
     has_looked = False
     while not await lease.ask(take(session), lease.length_s):
         if not has_looked:

@@ -31,7 +31,7 @@ from proxyd.store.databases.postgresql import (
 from proxyd.store.databases.schema import is_newest, migrate
 from proxyd.store.databases.shards import SHARDS, Turnover, shard_of, turnover
 
-PLANNER = "planner"
+_PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease
 _SOON_S = 0.2  # between looks while shards change hands: nobody asks their hosts
 _WAITS = 5  # for the tables, during one lease
@@ -43,7 +43,7 @@ _LOCKED = text(
     " AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 log = structlog.get_logger("roles")
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Shares:
             except StoreUnreachableError as error:  # the lease is lost too, unless this passes soon
                 if said != str(error):
                     said = str(error)
-                    log.warning("shards are not shared at the moment", role=PLANNER, error=said)
+                    log.warning("shards are not shared at the moment", role=_PLANNER, error=said)
             pause_s = self._lease.length_s / _LOOKS
             await sleep(min(pause_s, _SOON_S) if self._is_changing else pause_s)
 
@@ -224,11 +224,11 @@ class Shares:
 
     def _note(self, own: frozenset[int], changed: Callable[[], object]) -> None:
         if own != self.own:
-            log.info("this machine has other shards now", role=PLANNER, before=len(self.own), now=len(own))
+            log.info("this machine has other shards now", role=_PLANNER, before=len(self.own), now=len(own))
             self.own = own
             changed()
 
-    async def _ask(self, function: Callable[[Connection], T], turns: float = LONGEST_TURN) -> T:
+    async def _ask(self, function: Callable[[Connection], _T], turns: float = LONGEST_TURN) -> _T:
         return await wait_for_answer(self._connections.people.call(function), turns * self._lease.length_s)
 
     async def leave(self) -> None:
@@ -328,7 +328,7 @@ async def sharing(
 
 
 def _session_name(number: int) -> str:
-    return f"{PLANNER} {number}"
+    return f"{_PLANNER} {number}"
 
 
 async def _until_newest(
@@ -337,7 +337,7 @@ async def _until_newest(
     """Wait until a planner has made or changed the tables; a planner does it itself once no other one works."""
     looks = 0
     while not await wait_for_answer(session.call(is_newest), lease_s):
-        if role == PLANNER and await session.take_lock(LOCK_OF[role]):
+        if role == _PLANNER and await session.take_lock(LOCK_OF[role]):
             await migrate(session)
             await session.give_lock(LOCK_OF[role])
             return
@@ -350,14 +350,14 @@ async def _until_newest(
 def _join(member: Member, connection: Connection) -> None:
     count = connection.scalar(select(func.count()).select_from(t.shards))
     if count == 0:
-        fresh = [{"role": PLANNER, "shard": shard} for shard in range(SHARDS)]
+        fresh = [{"role": _PLANNER, "shard": shard} for shard in range(SHARDS)]
         connection.execute(insert_new(t.shards).on_conflict_do_nothing(), fresh)
     elif count != SHARDS:
         raise StoreError(f"the work of the planners is divided into {count} shards, by this version into {SHARDS}")
     # One joins after the other: two with differing settings that joined at the same moment did not see each other
     connection.execute(select(func.pg_advisory_xact_lock(MEMBERS, 0)))
     _check_agreement(member, connection)
-    connection.execute(insert(t.members), {"member": member.number, "role": PLANNER, "name": member.name})
+    connection.execute(insert(t.members), {"member": member.number, "role": _PLANNER, "name": member.name})
     row = {name: getattr(member, name) for name in ("address", "secret", "runs", "rest_s", "settings")}
     connection.execute(insert(t.planners), row | {"member": member.number, "probers": []})
 

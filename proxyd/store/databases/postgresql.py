@@ -35,7 +35,7 @@ _END_SESSIONS = text(
     " AND datname = current_database() AND usename = current_user"
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 log = structlog.get_logger("store")
 
 
@@ -77,7 +77,7 @@ class SessionConnection:
         self._turn = asyncio.Lock()
         self._ended: asyncio.Event | None = None
 
-    async def call(self, function: Callable[[Connection], T]) -> T:
+    async def call(self, function: Callable[[Connection], _T]) -> _T:
         """Return ``function(connection)``, run in a transaction after all earlier calls.
 
         Raises ``StoreUnreachableError`` once the session is over, and on every later call.
@@ -126,7 +126,7 @@ def session_of(connections: StoreConnections) -> SessionConnection:
     return connections.writer
 
 
-async def wait_for_answer(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
+async def wait_for_answer(asked: Coroutine[Any, Any, _T], limit_s: float) -> _T:
     """Return the server's answer; raise ``StoreUnreachableError`` if it takes longer than ``limit_s``."""
     # The request is then abandoned, not awaited: ending a session that hangs takes seconds
     asking = asyncio.create_task(asked, name="answer of the database")  # a task group would wait for its end
@@ -154,7 +154,7 @@ class _PooledConnections:
         since_s = next(iter(self._waiting.values()), None)
         return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
-    async def call(self, function: Callable[[Connection], T]) -> T:
+    async def call(self, function: Callable[[Connection], _T]) -> _T:
         """Return ``function(connection)``, run in a transaction."""
         async with AsyncExitStack() as stack:
             stack.enter_context(_errors())

@@ -33,7 +33,7 @@ _READ_PRAGMAS = ("query_only=ON", "busy_timeout=5000")
 _READERS, _PEOPLE = 4, 2
 _STEPS = 100_000  # virtual machine steps, some milliseconds, between checks for cancellation
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class _ThreadConnections:
@@ -48,11 +48,11 @@ class _ThreadConnections:
         self._engine = engine
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
-    async def call(self, function: Callable[[Connection], T]) -> T:
+    async def call(self, function: Callable[[Connection], _T]) -> _T:
         """Return ``function(connection)``, run in a transaction; a single thread runs calls in order."""
         return await self.call_bare(lambda engine: _in_transaction(engine, function))
 
-    async def call_bare(self, function: Callable[[Engine], T]) -> T:
+    async def call_bare(self, function: Callable[[Engine], _T]) -> _T:
         """Return ``function(engine)``, for work that must not be in a transaction."""
         with store_errors():
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, self._engine)
@@ -167,7 +167,7 @@ def _prepare(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
         connection.exec_driver_sql(begin)
 
 
-def _in_transaction(engine: Engine, function: Callable[[Connection], T]) -> T:
+def _in_transaction(engine: Engine, function: Callable[[Connection], _T]) -> _T:
     with engine.begin() as connection:
         return function(connection)
 

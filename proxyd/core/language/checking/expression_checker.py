@@ -118,7 +118,7 @@ _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class _Typed:
     """A resolved expression and its type; ``None`` is the type of NULL, or unknown after an error."""
 
     expression: Expression
@@ -158,13 +158,13 @@ class ExpressionChecker:
         self._aggregates = aggregates
         self._in_query = in_query
 
-    def check(self, expression: Expression) -> Typed:
+    def check(self, expression: Expression) -> _Typed:
         """Return the expression with its names resolved, and its type."""
         match expression:
             case Literal():
-                return Typed(expression, _literal_type(expression.value))
+                return _Typed(expression, _literal_type(expression.value))
             case Column():
-                return Typed(*self._scope.resolve(expression, self._reporter))
+                return _Typed(*self._scope.resolve(expression, self._reporter))
             case Unary() | Binary():
                 return self._unary(expression) if isinstance(expression, Unary) else self._binary(expression)
             case Call() | Cast():
@@ -182,16 +182,16 @@ class ExpressionChecker:
 
     # ---- operators
 
-    def _unary(self, unary: Unary) -> Typed:
+    def _unary(self, unary: Unary) -> _Typed:
         operand = self.check(unary.operand)
         resolved = replace(unary, operand=operand.expression)
         if unary.operator == "NOT":
             self._want(operand, Family.BOOLEAN, "NOT takes a condition")
-            return Typed(resolved, FieldType.BOOLEAN)
+            return _Typed(resolved, FieldType.BOOLEAN)
         self._want(operand, Family.NUMBER, "- takes a number")
-        return Typed(resolved, operand.type if operand.family is Family.NUMBER else None)
+        return _Typed(resolved, operand.type if operand.family is Family.NUMBER else None)
 
-    def _binary(self, binary: Binary) -> Typed:
+    def _binary(self, binary: Binary) -> _Typed:
         left, right = self.check(binary.left), self.check(binary.right)
         operator = binary.operator
         if operator in _COMPARISONS:
@@ -208,12 +208,12 @@ class ExpressionChecker:
         elif operator == "||":
             for side in (left, right):
                 self._want(side, Family.TEXT, "|| joins texts")
-            return Typed(resolved, FieldType.STRING)
+            return _Typed(resolved, FieldType.STRING)
         elif operator not in _COMPARISONS:
-            return Typed(resolved, self._arithmetic(binary, left, right))
-        return Typed(resolved, FieldType.BOOLEAN)
+            return _Typed(resolved, self._arithmetic(binary, left, right))
+        return _Typed(resolved, FieldType.BOOLEAN)
 
-    def _arithmetic(self, binary: Binary, left: Typed, right: Typed) -> FieldType | None:
+    def _arithmetic(self, binary: Binary, left: _Typed, right: _Typed) -> FieldType | None:
         operator = binary.operator
         if operator in ("/", "%") and _is_zero(right.expression):
             self._reporter.error(f"the right side of {operator} must not be 0", right.span)
@@ -224,7 +224,7 @@ class ExpressionChecker:
         both_whole = left.type is right.type is FieldType.INTEGER
         return FieldType.INTEGER if both_whole and operator != "/" else FieldType.DECIMAL
 
-    def _time_arithmetic(self, binary: Binary, left: Typed, right: Typed) -> FieldType | None:
+    def _time_arithmetic(self, binary: Binary, left: _Typed, right: _Typed) -> FieldType | None:
         """Return the type of time - time (seconds), time + seconds, seconds + time or time - seconds."""
         families = (left.family, right.family)
         if binary.operator == "-" and families == (Family.TIME, Family.TIME):
@@ -238,7 +238,7 @@ class ExpressionChecker:
             return None
         return FieldType.TIMESTAMP
 
-    def _predicate(self, expression: Like | InList | Between | IsNull) -> Typed:
+    def _predicate(self, expression: Like | InList | Between | IsNull) -> _Typed:
         resolved: Expression
         match expression:
             case Like():
@@ -254,7 +254,7 @@ class ExpressionChecker:
                 resolved = replace(expression, operand=first.expression, low=low.expression, high=high.expression)
             case IsNull():
                 resolved = replace(expression, operand=self.check(expression.operand).expression)
-        return Typed(resolved, FieldType.BOOLEAN)
+        return _Typed(resolved, FieldType.BOOLEAN)
 
     def _like(self, like: Like) -> Like:
         operand, pattern = self.check(like.operand), self.check(like.pattern)
@@ -268,7 +268,7 @@ class ExpressionChecker:
             self._reporter.error(f"the pattern of {word} ends with its ESCAPE character", pattern.span)
         return replace(like, operand=operand.expression, pattern=pattern.expression)
 
-    def _case(self, case: Case) -> Typed:
+    def _case(self, case: Case) -> _Typed:
         """Return CASE with its results of one kind; texts among times are read as times."""
         operands = [self.check(each) for each in case.conditions]
         operand = None
@@ -287,9 +287,9 @@ class ExpressionChecker:
             None if operand is None else operand.expression,
             case.span,
         )
-        return Typed(resolved, _joint_type(results))
+        return _Typed(resolved, _joint_type(results))
 
-    def _regexp(self, pattern: Typed, word: str = "REGEXP") -> None:
+    def _regexp(self, pattern: _Typed, word: str = "REGEXP") -> None:
         written = pattern.expression
         if not isinstance(written, Literal) or not isinstance(written.value, str):
             if not (isinstance(written, Column) and pattern.type is None):  # an unknown field is already reported
@@ -304,21 +304,21 @@ class ExpressionChecker:
 
     # ---- functions and aggregates
 
-    def _call(self, call: Call) -> Typed:
+    def _call(self, call: Call) -> _Typed:
         arguments = [self.check(each) for each in call.arguments]
         resolved = replace(call, arguments=tuple(each.expression for each in arguments))
         function = FUNCTIONS.get(call.function)
         if function is None:
             suggestion = did_you_mean(call.function, FUNCTIONS) or f" There are {', '.join(sorted(FUNCTIONS))}."
             self._reporter.error(f"there is no function {call.function}.{suggestion}", call.span)
-            return Typed(resolved, None)
+            return _Typed(resolved, None)
         if not function.takes(len(arguments)):
             most = "or more" if function.variadic else f"to {len(function.parameters)}"
             fixed = function.required == len(function.parameters) and not function.variadic
             count = f"{function.required}" if fixed else f"{function.required} {most}"
             plural = "" if count == "1" else "s"
             self._reporter.error(f"{call.function} takes {count} argument{plural}; found {len(arguments)}", call.span)
-            return Typed(resolved, function.result)
+            return _Typed(resolved, function.result)
         for index, argument in enumerate(arguments):
             self._want(argument, function.parameter(index), f"{call.function} takes")
         if call.function == "NUMBER" and len(arguments) == 2:
@@ -329,35 +329,35 @@ class ExpressionChecker:
             arguments = self._comparable(arguments, call.function)
             resolved = replace(call, arguments=tuple(each.expression for each in arguments))
         first = next((each.type for each in arguments if each.type is not None), None)
-        return Typed(resolved, function.result if function.result is not None else first)
+        return _Typed(resolved, function.result if function.result is not None else first)
 
-    def _language(self, argument: Typed) -> None:
+    def _language(self, argument: _Typed) -> None:
         """Report a language that is written out and not known; one that is read gives null."""
         written = argument.expression
         if isinstance(written, Literal) and isinstance(written.value, str):
             self._values.locale(written.value, argument.span)
 
-    def _cast(self, cast: Cast) -> Typed:
+    def _cast(self, cast: Cast) -> _Typed:
         """Return a checked CAST; true and false cannot become a time."""
         operand = self.check(cast.operand)
         target = _CAST_TYPES[cast.type]
         if target is FieldType.TIMESTAMP and operand.family is Family.BOOLEAN:
             self._reporter.error("CAST cannot make a time of true or false", operand.span)
-        return Typed(replace(cast, operand=operand.expression), target)
+        return _Typed(replace(cast, operand=operand.expression), target)
 
-    def _aggregate(self, aggregate: Aggregate) -> Typed:
+    def _aggregate(self, aggregate: Aggregate) -> _Typed:
         if not self._aggregates:
             self._reporter.error(f"{aggregate.function} is not allowed in {self.place}", aggregate.span)
-            return Typed(aggregate, None)
+            return _Typed(aggregate, None)
         _check_aggregate_options(aggregate, self._reporter, self._values, in_query=self._in_query)
         argument = self._inside(f"{aggregate.function}(...)").check(aggregate.argument) if aggregate.argument else None
         where = None
         if aggregate.where is not None:
             where = self._inside("FILTER").condition(aggregate.where)
         resolved = replace(aggregate, argument=argument.expression if argument else None, where=where)
-        return Typed(resolved, self._aggregate_type(aggregate.function, argument))
+        return _Typed(resolved, self._aggregate_type(aggregate.function, argument))
 
-    def _aggregate_type(self, function: str, argument: Typed | None) -> FieldType | None:
+    def _aggregate_type(self, function: str, argument: _Typed | None) -> FieldType | None:
         if function == "COUNT" or argument is None:
             return FieldType.INTEGER
         if function in ("SUM", "AVG"):
@@ -375,7 +375,7 @@ class ExpressionChecker:
 
     # ---- types
 
-    def _want(self, typed: Typed, family: Family, what: str) -> None:
+    def _want(self, typed: _Typed, family: Family, what: str) -> None:
         """Report an operand of another family; ``what`` names the operator or function."""
         if typed.family in (None, family) or family is Family.ANY:
             return
@@ -383,11 +383,11 @@ class ExpressionChecker:
         needs = what if what.rpartition(" ")[2] != "takes" else f"{what} {family.value}"
         self._reporter.error(f"{needs}; this is {shown}", typed.span)
 
-    def _comparable(self, operands: Sequence[Typed], operator: str) -> list[Typed]:
+    def _comparable(self, operands: Sequence[_Typed], operator: str) -> list[_Typed]:
         """Return the operands, with texts read as times if others are times; report those that cannot be compared."""
         return self._of_one_kind(operands, f"{operator} cannot compare {{}} with {{}}")
 
-    def _of_one_kind(self, operands: Sequence[Typed], message: str) -> list[Typed]:
+    def _of_one_kind(self, operands: Sequence[_Typed], message: str) -> list[_Typed]:
         """Return the operands; ``message`` reports the first one of another kind, and takes the names of both."""
         if any(each.family is Family.TIME for each in operands):
             operands = [_as_time(each, self._reporter) for each in operands]
@@ -402,7 +402,7 @@ class ExpressionChecker:
         return list(operands)
 
 
-def _as_time(typed: Typed, reporter: Reporter) -> Typed:
+def _as_time(typed: _Typed, reporter: Reporter) -> _Typed:
     """Return a text as the time that it is; other values as they are."""
     literal = typed.expression
     if not isinstance(literal, Literal) or not isinstance(literal.value, str):
@@ -410,8 +410,8 @@ def _as_time(typed: Typed, reporter: Reporter) -> Typed:
     seconds = read_time(literal.value)
     if seconds is None:
         reporter.error(f"{literal.value!r} is not an ISO 8601 time", typed.span)
-        return Typed(literal, None)
-    return Typed(Literal(Decimal(repr(seconds)), literal.span), FieldType.TIMESTAMP)
+        return _Typed(literal, None)
+    return _Typed(Literal(Decimal(repr(seconds)), literal.span), FieldType.TIMESTAMP)
 
 
 def _pattern_problem(pattern: str) -> str | None:
@@ -426,7 +426,7 @@ def _pattern_problem(pattern: str) -> str | None:
     return None
 
 
-def _joint_type(operands: Sequence[Typed]) -> FieldType | None:
+def _joint_type(operands: Sequence[_Typed]) -> FieldType | None:
     """Return the type that holds the values of all operands; ``None`` if there is none, or nothing but NULL."""
     types = {each.type for each in operands if each.type is not None}
     families = {_family_of(each) for each in types}
@@ -436,7 +436,7 @@ def _joint_type(operands: Sequence[Typed]) -> FieldType | None:
     return joint.get(families.pop()) if len(families) == 1 else None
 
 
-def _shown(left: Typed, right: Typed) -> str:
+def _shown(left: _Typed, right: _Typed) -> str:
     other = right if left.family is Family.TIME else left
     return other.family.value if other.family else Family.ANY.value
 

@@ -85,10 +85,10 @@ def can_follow_case(text: str) -> bool:
     return text[:1].isdigit() or text[:1] in ("(", "'", '"')
 
 
-def describe(words: Collection[str], extra: Iterable[str] = ()) -> list[str]:
+def _describe(words: Collection[str], extra: Iterable[str] = ()) -> list[str]:
     """Return the expected keywords, signs and values as users know them, phrases first.
 
-    >>> describe({"NAME", "SUP", ","}, ["';'"])
+    >>> _describe({"NAME", "SUP", ","}, ["';'"])
     ['a name', 'SUP', "','", "';'"]
     """
     spelled = set(words)
@@ -112,7 +112,7 @@ def describe(words: Collection[str], extra: Iterable[str] = ()) -> list[str]:
 
 def expectation(words: Collection[str], extra: Iterable[str] = ()) -> str:
     """Return ``expected X`` or ``expected one of: X, Y``."""
-    shown = describe(words, extra)
+    shown = _describe(words, extra)
     return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of: {', '.join(shown)}"
 
 
