@@ -74,9 +74,7 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
             header = f"Bearer {request.query['token']}"
         token = await token_of(queries, header or "", may_be_bound=True)
         if token is None:
-            answer = problem(401, "Unauthorized", _WRONG_TOKEN if header else _NO_TOKEN)
-            answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
-            return answer
+            return refusal_of_wrong_token(header or "")
         if quotas is not None:
             left = request[_LEFT] = quotas.take(token.token_id, queries.clock.time_s())
             if left.is_over:
@@ -91,6 +89,13 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
         return await handler(request)
 
     return guard
+
+
+def refusal_of_wrong_token(header: str) -> web.Response:
+    """Return the answer to a request whose ``Authorization`` header is missing, or holds no valid token."""
+    answer = problem(401, "Unauthorized", _WRONG_TOKEN if header else _NO_TOKEN)
+    answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
+    return answer
 
 
 def _digest(secret: str) -> str:

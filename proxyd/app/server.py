@@ -31,6 +31,7 @@ from proxyd.api.peers import NO_PEERS, Peers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import action_endpoints
+from proxyd.api.rest.agent_server import AGENTS_PATH, AgentServer
 from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, HealthHandlers, delivery_endpoints, health_app
 from proxyd.api.rest.google_reader import GoogleReader
 from proxyd.api.rest.idempotency import Idempotency
@@ -219,6 +220,7 @@ def make_app(
     if not trusted:
         Dashboard(queries, listings, streams, described.values, peers).mount(app)
         GoogleReader(queries, quotas).mount(app)
+        app.router.add_post(AGENTS_PATH, AgentServer(queries, quotas).handle)
 
     async def openapi(request: web.Request) -> web.Response:
         return web.Response(body=await described.text(), content_type="application/json")

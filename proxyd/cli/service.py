@@ -137,13 +137,15 @@ def healthcheck(options: argparse.Namespace) -> int:
 @verb("mcp", "proxyd mcp", takes=[URL])
 async def mcp(options: argparse.Namespace) -> int:
     """Serve agents on standard input and output, by the Model Context Protocol."""
+    from proxyd.api.rest.agent_server import MISSING_MCP
+
     if find_spec("mcp") is None:
-        raise ConfigError(["this needs proxyd[mcp]: pip install 'proxyd[mcp]'"])
-    from proxyd.cli.agent_tools import make_server
+        raise ConfigError([MISSING_MCP])
+    from proxyd.api.rest.agent_tools import make_server
 
     async with client_of(options) as client:
         await client.sources(limit=1)  # whoever starts it learns at once that no daemon answers, or takes its token
-        await make_server(client).run_stdio_async()
+        await make_server(lambda: client).run_stdio_async()
     return 0
 
 

@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import pytest
+from httpx2 import AsyncClient
 from mcp.client import Client as Agent
+from mcp.client.streamable_http import streamable_http_client
 
-from proxyd.cli.agent_tools import make_server
+from proxyd.api.auth import Quota, new_token
+from proxyd.api.rest import agent_server
+from proxyd.api.rest.agent_tools import make_server
 from proxyd.cli.main import main
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
@@ -30,13 +34,32 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         yield api
 
 
+Way: TypeAlias = Literal["stdio", "http", "http of 2025"]
+WAYS = pytest.mark.parametrize("way", get_args(Way))
+
+
 @asynccontextmanager
-async def agent(running: Running, scope: Scope) -> AsyncIterator[Any]:
+async def agent(running: Running, scope: Scope, way: Way = "stdio") -> AsyncIterator[Any]:
     """Yield the official client, whose server asks the daemon with a token of a scope."""
     token = (await running.token(scope))["Authorization"].removeprefix("Bearer ")
+    async with over_http(running, token, way) if way != "stdio" else over_pipe(running, token) as session:
+        yield session
+
+
+@asynccontextmanager
+async def over_http(running: Running, token: str, way: Way = "http") -> AsyncIterator[Any]:
+    url, headers = str(running.client.make_url("/mcp")), {"Authorization": f"Bearer {token}"}
+    async with AsyncClient(headers=headers, trust_env=False) as http:
+        transport = streamable_http_client(url, http_client=http)
+        async with Agent(transport, mode="auto" if way == "http" else "legacy") as session:
+            yield session
+
+
+@asynccontextmanager
+async def over_pipe(running: Running, token: str) -> AsyncIterator[Any]:
     async with (
         Client.over_http(str(running.client.make_url("")), token) as client,
-        Agent(make_server(client)) as session,
+        Agent(make_server(lambda: client)) as session,
     ):
         yield session
 
@@ -48,9 +71,10 @@ async def call(session: Any, name: str, **arguments: Any) -> dict[str, Any]:
     return found
 
 
-async def test_an_agent_lists_searches_reads_and_explains(running: Running) -> None:
+@WAYS
+async def test_an_agent_lists_searches_reads_and_explains(running: Running, way: Way) -> None:
     await running.tell(told("ntf_1", at_s=T0 + 3.0))
-    async with agent(running, "read") as session:
+    async with agent(running, "read", way) as session:
         assert "s" in [each["source"] for each in (await call(session, "list_sources", text="s"))["sources"]]
         assert (await call(session, "list_rules"))["rules"][0]["name"]
         found = await call(session, "search_items", words="kettle")
@@ -70,8 +94,9 @@ async def test_an_agent_lists_searches_reads_and_explains(running: Running) -> N
         assert [len(each["title"]) <= 2001 for each in left] == [True]
 
 
-async def test_an_agent_changes_what_its_token_may_change(running: Running) -> None:
-    async with agent(running, "read") as session:
+@WAYS
+async def test_an_agent_changes_what_its_token_may_change(running: Running, way: Way) -> None:
+    async with agent(running, "read", way) as session:
         for name, given in (
             ("declare", {"statements": "WATCH 'https://b.example/feed';", "dry_run": False}),
             ("mute", {"rule": "r", "until": iso_time(T0 + 3600.0)}),
@@ -79,7 +104,7 @@ async def test_an_agent_changes_what_its_token_may_change(running: Running) -> N
             answer = await session.call_tool(name, given)
             assert answer.is_error
             assert "scope" in answer.content[0].text
-    async with agent(running, "admin") as session:
+    async with agent(running, "admin", way) as session:
         statements = "WATCH 'https://b.example/feed';"
         assert (await call(session, "declare", statements=statements))["changes"]["warnings"] is not None
         assert "b.example/feed" not in running.control.queries.profiles.declaration.sources
@@ -113,6 +138,109 @@ async def test_nothing_that_is_asked_for_is_unbounded(running: Running) -> None:
             assert (await session.call_tool(name, given)).is_error, name
         tools = {each.name for each in (await session.list_tools()).tools}
     assert len(tools) == 12
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}
+ACCEPTED = {"Accept": "application/json, text/event-stream"}
+
+
+async def say(running: Running, status: int, body: Any = HELLO, **headers: str) -> dict[str, Any]:
+    """Send a message of an agent by hand."""
+    async with running.client.post("/mcp", json=body, headers=ACCEPTED | headers) as answer:
+        assert answer.status == status, await answer.text()
+        found: dict[str, Any] = await answer.json()
+        return found
+
+
+async def test_a_token_of_one_profile_lets_an_agent_see_nothing_of_another(running: Running) -> None:
+    await running.control.queries.profiles.declare('WATCH \'https://mine.example/feed\' AS "mine" INTO "Mine";', by="t")
+    await running.tell(told("ntf_hidden", at_s=T0 + 3.0))
+    token, shown = new_token("mine", "read", now_s=T0, expires_in_s=None, profiles=["Mine"])
+    await running.control.queries.access.add_token(token)
+    asked: dict[str, dict[str, Any]] = {
+        "list_sources": {},
+        "list_rules": {},
+        "list_items": {"view": "all"},
+        "search_items": {"words": "kettle"},
+        "read_item": {"position": 1},
+        "what_is_new": {"since": iso_time(T0 - 1e6)},
+        "explain_source": {"source": "s"},
+        "explain_item": {"source": "s", "event": 1},
+        "mark_items": {"positions": [1], "read": True},
+        "mute": {"rule": "r", "until": iso_time(T0 + 3600.0)},
+        "unmute": {"rule": "r"},
+        "declare": {"statements": "WATCH 'https://b.example/feed';"},
+    }
+    async with over_http(running, shown) as session:
+        assert {each.name for each in (await session.list_tools()).tools} == set(asked)
+        for name, given in asked.items():
+            answer = await session.call_tool(name, given)
+            text = answer.content[0].text
+            assert "Kettle" not in text, name
+            assert "Ignore all" not in text, name
+            assert "ntf_hidden" not in text, name
+            assert answer.is_error == (name not in {"list_items", "what_is_new"}), name
+        assert (await session.call_tool("list_items", {"view": "all", "profile": "P"})).is_error
+        assert (await session.call_tool("what_is_new", {"since": iso_time(T0), "profile": "P"})).is_error
+
+
+async def test_a_token_of_one_profile_lets_an_agent_read_that(running: Running) -> None:
+    await running.tell(told("ntf_1", at_s=T0 + 3.0))
+    token, shown = new_token("mine", "read", now_s=T0, expires_in_s=None, profiles=["P"])
+    await running.control.queries.access.add_token(token)
+    async with over_http(running, shown) as session:
+        titles = [each["title"] for each in (await call(session, "list_items", view="all"))["items"]]
+        assert "Kettle" in titles
+        new = await call(session, "what_is_new", since=iso_time(T0 - 1e6))
+        assert "ntf_1" in [each["id"] for each in new["notifications"]]
+
+
+async def test_who_asks_over_http_needs_a_token_and_a_host_of_ours(running: Running) -> None:
+    assert (await say(running, 401))["status"] == 401
+    assert (await say(running, 401, Authorization="Bearer pxd_000000000000_" + "x" * 43))["status"] == 401
+    token = await running.token("read")
+    assert (await say(running, 200, **token))["result"]["serverInfo"]["name"] == "proxyd"
+    await running.control.queries.access.drop_token("read None")
+    await say(running, 401, **token)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_there_are_no_streams_and_no_sessions(running: Running, method: str) -> None:
+    async with running.client.request(method, "/mcp", headers=await running.token("read")) as answer:
+        assert answer.status == 405
+
+
+async def test_a_message_that_is_none_is_refused(running: Running) -> None:
+    token = await running.token("read")
+    assert "error" in await say(running, 400, [1, 2], **token)
+    assert (await say(running, 413, "x" * 300_000, **token))["status"] == 413
+
+
+async def test_without_the_extra_an_agent_is_told_what_is_missing(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_server, "find_spec", lambda _name: None)
+    assert "pip install 'proxyd[mcp]'" in (await say(running, 501, **await running.token("read")))["detail"]
+    await say(running, 401)
+
+
+async def test_a_bounded_number_of_agents_is_answered_at_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_server, "_MOST_AT_ONCE", 0)
+    await say(running, 503, **await running.token("read"))
+
+
+async def test_agents_have_the_quota_of_their_token(tmp_path: Path) -> None:
+    async with running_api(tmp_path, quota=Quota(1, 60.0)) as running:
+        token = await running.token("read")
+        await say(running, 200, **token)
+        await say(running, 429, **token)
 
 
 def test_without_a_daemon_the_server_does_not_start(

@@ -31,10 +31,13 @@ Limit = Annotated[int, Field(ge=1, le=100, description="how many at most")]
 Position = Annotated[int, Field(ge=0, description="the position of an item in a list")]
 
 
-def make_server(client: Client) -> MCPServer[Any]:
-    """Return a server whose tools ask the daemon of a client, and may do what that client may."""
+def make_server(client_of: Callable[[], Client]) -> MCPServer[Any]:
+    """Return a server whose tools ask the daemon of a client, and may do what that client may.
+
+    ``client_of`` returns the client of who asks.
+    """
     server = MCPServer("proxyd", instructions=_INSTRUCTIONS, log_level="WARNING")
-    tools = Tools(client)
+    tools = Tools(client_of)
     asking, changing = ToolAnnotations(read_only_hint=True), ToolAnnotations(destructive_hint=False)
     reading: list[Tool] = [tools.list_sources, tools.list_rules, tools.list_items, tools.search_items, tools.read_item]
     reading += [tools.what_is_new, tools.explain_source, tools.explain_item]
@@ -62,8 +65,12 @@ def _saying_why(tool: Tool) -> Tool:
 class Tools:
     """The tools, by their names; their docstrings are what agents read."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client_of: Callable[[], Client]) -> None:
+        self._client_of = client_of
+
+    @property
+    def _client(self) -> Client:
+        return self._client_of()
 
     async def list_sources(self, text: str = "", *, failing: bool = False, limit: Limit = 50) -> dict[str, Any]:
         """List what is watched: with `text` in name or address, or only what `failing`."""
