@@ -77,8 +77,8 @@ async def add(options: argparse.Namespace) -> int:
     from proxyd.app.network import discover
     from proxyd.base.clock import zone_name
     from proxyd.core.language import address_to_watch
-    from proxyd.core.language.watch_wishes import VALUE_FIELD, digest_text, headers_of
-    from proxyd.daemon.discovery import Way
+    from proxyd.core.language.watch_wishes import digest_text, headers_of
+    from proxyd.daemon.discovery import Way, why_no_value
 
     options.address = address_to_watch(options.address, of_site=options.site)
     settings = settings_of(options)
@@ -92,8 +92,7 @@ async def add(options: argparse.Namespace) -> int:
     if not outcome.kind.is_success and not options.site:
         place = " (here: --css '.price')" if options.price and value is None and outcome.status == 200 else ""
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}{place}")
-    if value is not None and not (outcome.items and outcome.items[0].fields.get(VALUE_FIELD) is not None):
-        why = "it holds no number" if options.price and outcome.items else outcome.detail
+    if value is not None and (why := why_no_value(outcome, is_number=options.price)) is not None:
         raise NotFoundError(f"nothing was read at {options.css} of {options.address}: {why}")
     text, old = await _text_to_edit(options, outcome.source_id)
     source, watch = _statements_to_add(options, way, found, old)

@@ -55,6 +55,14 @@ class Way:
         return self if urlsplit(url)[:2] == urlsplit(link)[:2] else Way(locale=self.locale)
 
 
+def why_no_value(outcome: ProbeOutcome, *, is_number: bool) -> str | None:
+    """Return why no value of a page was read, or ``None`` if one was."""
+    is_read = outcome.kind.is_success
+    if is_read and outcome.items and outcome.items[0].fields.get(VALUE_FIELD) is not None:
+        return None
+    return "it holds no number" if is_number and is_read else outcome.detail
+
+
 _PLAIN = Way()
 _MOST_TRIED = 3
 _MOST_AT_ONCE = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from proxyd.base.worker_pool import WorkerLimits, WorkerPool
 from proxyd.core.errors import WorkerFailedError
@@ -160,21 +160,6 @@ def _blocks(body: bytes, content_type: str | None) -> tuple[str, str | None, lis
 _MEMORY_BYTES = 256 << 20  # of data in one worker; a feed of 10 MB needs about a third
 
 
-class _ParseFunction(Protocol):
-    """The function that a worker runs: at a module's top level, so that another process can import it."""
-
-    def __call__(
-        self,
-        body: bytes,
-        content_type: str | None = None,
-        url: str = "",
-        page_class: PageClass | None = None,
-        languages: Languages = NO_LANGUAGES,
-        /,
-    ) -> ParsedDocument:
-        """Return what the class reads; raise a ProbeError if the document contains nothing of this."""
-
-
 class ParserPool(WorkerPool[ParsedDocument]):
     """Parses documents in separate processes, each within ``timeout_s``.
 
@@ -182,6 +167,8 @@ class ParserPool(WorkerPool[ParsedDocument]):
 
     Parameters
     ----------
+    parse
+        What a worker runs: a function at a module's top level, so that another process can import it.
     timeout_s
         Longest time for one document, from when a worker starts it.
     tasks_per_worker
@@ -190,7 +177,7 @@ class ParserPool(WorkerPool[ParsedDocument]):
 
     def __init__(
         self,
-        parse: _ParseFunction = parse_document,
+        parse: Callable[..., ParsedDocument] = parse_document,
         *,
         workers: int = 2,
         timeout_s: float = 10.0,

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,12 @@ from proxyd.api.rest.action_handlers import asker
 from proxyd.core.errors import ConfigError
 from proxyd.core.language import (
     DropStatement,
-    Located,
     Statement,
     StatementKind,
     Watch,
     address_to_watch,
     format_statements,
+    in_profiles,
     no_such_source,
     parse,
 )
@@ -270,7 +270,7 @@ def _moved(statement: Statement, profile: str) -> Statement:
     """Return a WATCH in another profile."""
     if not isinstance(statement, Watch):
         raise BadRequestError(f"no WATCH declares {statement.name.value}; change its text on the dashboard")
-    return replace(statement, profiles=(Located(profile),))
+    return in_profiles(statement, profile)
 
 
 @dataclass(frozen=True, slots=True)

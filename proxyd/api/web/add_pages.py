@@ -44,7 +44,7 @@ from proxyd.core.language.watch_wishes import (
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
-from proxyd.daemon.discovery import Discovered, Way
+from proxyd.daemon.discovery import Discovered, Way, why_no_value
 
 _MOST_ITEMS, _MOST_TEXT, _MOST_PROFILES = 6, 4_000, 500
 _LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name
@@ -287,11 +287,9 @@ class AddPages:
             return None
         is_number = chosen.when in WHEN_OF_VALUES and chosen.when != "changes"
         outcome = await self._discovery.read_value(chosen.url, chosen.selector, chosen.way, is_number=is_number)
-        value = outcome.items[0].fields.get(VALUE_FIELD) if outcome.kind.is_success and outcome.items else None
-        if value is None:
-            why = "it holds no number" if is_number and outcome.kind.is_success else outcome.detail
+        if (why := why_no_value(outcome, is_number=is_number)) is not None:
             raise BadRequestError(f"nothing was read at {chosen.selector}: {why}; choose another place")
-        return str(value)
+        return str(outcome.items[0].fields[VALUE_FIELD])
 
     def _page(self, request: web.Request, chosen: _Choices, *, status: int = 200, **facts: Any) -> web.Response:
         nothing = dict.fromkeys(

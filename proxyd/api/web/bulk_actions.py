@@ -14,14 +14,13 @@ from proxyd.api.web.page_gate import SIGNED, read_chosen
 from proxyd.api.web.page_texts import MUTE_S, mute_until_s, with_noun
 from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.core.language import (
-    DEFAULT_PROFILE,
     CreateSource,
     DropStatement,
-    Located,
     Statement,
     StatementKind,
     Watch,
     format_statements,
+    in_profiles,
 )
 from proxyd.core.model.suspension import Subject
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
@@ -118,9 +117,7 @@ class BulkActions:
                 page_class = replace(each.statement.page_class, domain=profile)  # its class is what its folder is about
                 moved.append(replace(each.statement, page_class=page_class))
             elif isinstance(each.statement, Watch):
-                named = each.statement.profiles or (Located(DEFAULT_PROFILE),)
-                now = dict.fromkeys([*(name.value for name in named if stays), profile])
-                moved.append(replace(each.statement, profiles=tuple(map(Located, now))))
+                moved.append(in_profiles(each.statement, profile, stays=stays))
             else:
                 done.left.append(f"{each.statement.name.value} (no WATCH declares it; change its text)")
         if moved:

@@ -14,6 +14,7 @@ from proxyd.core.language.checking.rule_checker import what_changed as what_chan
 from proxyd.core.language.checking.watches import DEFAULT_PROFILE as DEFAULT_PROFILE
 from proxyd.core.language.checking.watches import expand as expand
 from proxyd.core.language.checking.watches import find_watch as find_watch
+from proxyd.core.language.checking.watches import in_profiles as in_profiles
 from proxyd.core.language.checking.watches import with_options_of as with_options_of
 from proxyd.core.language.source_lists import Merged as Merged
 from proxyd.core.language.source_lists import WrittenAddress as WrittenAddress

@@ -304,6 +304,13 @@ def trouble_rule(profile: CreateProfile) -> InsertNotification:
     )
 
 
+def in_profiles(watch: Watch, profile: str, *, stays: bool = False) -> Watch:
+    """Return a WATCH in a profile, if it ``stays`` also in those where it is."""
+    before = watch.profiles or (Located(DEFAULT_PROFILE),)
+    names = dict.fromkeys([*(each.value for each in before if stays), profile])
+    return replace(watch, profiles=tuple(map(Located, names)))
+
+
 def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> Watch | None:
     """Return the WATCH of an address with a name; without a name the one named by its address, or the only one.
 

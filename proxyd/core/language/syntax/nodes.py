@@ -99,21 +99,10 @@ class CreateDomain(_Written):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions(_Written):
-    """How a source is asked; an option that was not written is ``None`` or empty."""
+class _PageOptions(_Written):
+    """How an address is read, of a source and of a WATCH; an option that was not written is ``None`` or empty."""
 
-    kind: ClassVar = StatementKind.SOURCE
-    politeness: Located[Politeness] | None = None
-    expect: Located[Expect] | None = None
-    zone: Located[str] | None = None
     locale: Located[str] | None = None
-    freshness: Located[bool] | None = None
-    headers: tuple[Located[tuple[str, str | SecretRef]], ...] = ()
-    auth: Located[Auth] | None = None
-    post: Located[str] | None = None
-    websub: Located[bool] | None = None
-    robots: Located[bool] | None = None
-    backoff: Located[bool] | None = None
     ignored: tuple[Located[str], ...] = ()
     browser: Located[bool] | None = None
     wait_for: Located[str] | None = None
@@ -122,6 +111,23 @@ class SourceOptions(_Written):
     domain: Located[Duration | None] | None = None
     holding: Located[str] | None = None
     maintenance: Located[QuietHours] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions(_PageOptions):
+    """How a source is asked; an option that was not written is ``None`` or empty."""
+
+    kind: ClassVar = StatementKind.SOURCE
+    politeness: Located[Politeness] | None = None
+    expect: Located[Expect] | None = None
+    zone: Located[str] | None = None
+    freshness: Located[bool] | None = None
+    headers: tuple[Located[tuple[str, str | SecretRef]], ...] = ()
+    auth: Located[Auth] | None = None
+    post: Located[str] | None = None
+    websub: Located[bool] | None = None
+    robots: Located[bool] | None = None
+    backoff: Located[bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,27 +219,18 @@ class InsertNotification(_Written):
 
 
 @dataclass(frozen=True, slots=True)
-class Watch(_Written):
+class Watch(_PageOptions):
     """``WATCH 'address'``: a source and a rule in one statement; ``None`` where an option is left out."""
 
     kind: ClassVar = StatementKind.NOTIFICATION
     url: Located[str]
     page_class: ClassName | None = None
-    locale: Located[str] | None = None
-    browser: Located[bool] | None = None
-    wait_for: Located[str] | None = None
-    full_articles: Located[bool] | None = None
-    certificate: Located[Duration | None] | None = None
-    domain: Located[Duration | None] | None = None
-    holding: Located[str] | None = None
-    maintenance: Located[QuietHours] | None = None
     profiles: tuple[Located[str], ...] = ()
     rule_name: Located[str] | None = None
     event: EventKind | None = None
     after: After | None = None
     where: Expression | None = None
     without: tuple[Located[str], ...] = ()
-    ignored: tuple[Located[str], ...] = ()
     least_words: Located[int] | None = None
     life: Located[Life] | None = None
     target: Located[Decimal] | None = None
