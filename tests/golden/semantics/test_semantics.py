@@ -91,12 +91,15 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Yield the cases of the page."""
-    for block in re.findall(r"```case\n(.*?)```", TEXT.read_text(encoding="utf-8"), re.DOTALL):
-        name, *lines = block.strip().splitlines()
-        case = Case(name.strip())
-        for line in lines:
-            _read_line(case, line.strip())
-        yield case
+    for block in re.findall(r"```cases\n(.*?)```", TEXT.read_text(encoding="utf-8"), re.DOTALL):
+        for text in block.split("\n\n"):
+            name, *lines = text.strip().splitlines()
+            case = Case(name.strip())
+            for line in lines:
+                _read_line(case, line.strip())
+            if case.sources.get("s") == "RSS" and not any(each.at == 0 and each.source == "s" for each in case.steps):
+                case.steps.insert(0, Step(0, "s", "old@-50", ""))
+            yield case
 
 
 def _read_line(case: Case, line: str) -> None:
