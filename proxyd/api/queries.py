@@ -22,6 +22,7 @@ from proxyd.daemon.vitals import DaemonVitals
 from proxyd.store.api_rows import SqlAccess
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_rows import SqlItemSearch
+from proxyd.store.person_rows import SqlPeople
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Queries:
     discovery: FeedDiscovery
     deliveries: DeliveryQueries
     access: SqlAccess
+    people: SqlPeople
     callbacks: Pushes
     hub: FeedHub
     vitals: DaemonVitals

@@ -37,15 +37,26 @@ from proxyd.api.rest.google_reader import GoogleReader
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import ApiDocument
+from proxyd.api.rest.people_handlers import people_endpoints
 from proxyd.api.rest.profile_feeds import HUB_PATH, HubRequests, endpoints_of_feeds
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web.dashboard import Dashboard
+from proxyd.api.web.page_gate import HeaderSignIn
 from proxyd.config.loading import socket_address
 from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError
 from proxyd.net.host_turns import HostTokens
 
 log = structlog.get_logger("api")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicFront:
+    """What holds for requests from outside, which need a token or a session."""
+
+    quota: Quota | None = None  # of each token; `None` means no limit
+    hosts: AbstractSet[str] | None = None  # for which requests may be, and for IP addresses; `None` means all
+    header: HeaderSignIn | None = None  # by which a reverse proxy signs people in to the dashboard
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +67,7 @@ class ApiSettings:
     port: int
     socket: Path
     socket_address: str  # the form of the socket's path that the kernel accepts
-    quota: Quota | None = None  # of each token; `None` means no limit
-    hosts: frozenset[str] = frozenset({"localhost"})  # for which requests may be, and for IP addresses
+    front: PublicFront = field(default_factory=lambda: PublicFront(hosts=frozenset({"localhost"})))
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     @classmethod
@@ -66,7 +76,10 @@ class ApiSettings:
         host, port = settings.listen_address
         requests, window_s = settings.api_window
         quota, path = None if requests is None else Quota(requests, window_s), settings.socket_path
-        return cls(host, port, path, socket_address(path), quota, settings.own_hosts)
+        if settings.sign_in_header and not settings.sign_in_proxies:
+            raise ConfigError(["sign_in_header: name the addresses of the proxy that sends it in sign_in_proxies"])
+        header = HeaderSignIn(settings.sign_in_header, settings.proxies) if settings.sign_in_header else None
+        return cls(host, port, path, socket_address(path), PublicFront(quota, settings.own_hosts, header))
 
 
 @asynccontextmanager
@@ -86,8 +99,8 @@ async def serve_api(
             forwarding = await stack.enter_async_context(open_forwarding())
             ask, read = forward_unknown(planners, forwarding), refuse_changes(planners)
             peers = Peers(forwarding, planners)
-        public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts, planners=ask, peers=peers)
-        local = make_app(queries, trusted=True, planners=read, peers=peers)
+        public = make_app(queries, settings.front, planners=ask, peers=peers)
+        local = make_app(queries, None, planners=read, peers=peers)
         if planners is not None:
             add_answers(public, planners, Listings(queries), turns)
         if turns is not None:
@@ -108,7 +121,7 @@ async def serve_health(
         return readiness()
 
     handlers = HealthHandlers(checks, scrape)
-    public, local = health_app(handlers, settings.hosts), health_app(handlers)
+    public, local = health_app(handlers, settings.front.hosts), health_app(handlers)
     async with _listening(public, local, settings, serves="health") as addresses:
         yield addresses
 
@@ -184,25 +197,21 @@ _STREAMS = StreamSettings()
 
 def make_app(
     queries: Queries,
+    front: PublicFront | None,
     *,
-    trusted: bool,
     stream_settings: StreamSettings = _STREAMS,
-    quota: Quota | None = None,
-    hosts: AbstractSet[str] | None = None,
     planners: Middleware | None = None,
     peers: Peers = NO_PEERS,
 ) -> web.Application:
-    """Return the application; if ``trusted`` (the Unix socket, protected by its file mode), it needs no token.
+    """Return the application; without a ``front`` (the Unix socket, protected by its file mode) it needs no token.
 
-    Requests must be for one of ``hosts``; ``None`` allows all. ``planners`` has requests answered by another planner,
-    and ``peers`` are asked for what they know.
+    ``planners`` has requests answered by another planner, and ``peers`` are asked for what they know.
     """
     others = [] if planners is None else [planners]
-    app = web.Application(
-        middlewares=[limit_send_time, refuse_foreign_hosts(hosts), *others, problems], client_max_size=MOST_BYTES
-    )
+    admitted = refuse_foreign_hosts(None if front is None else front.hosts)
+    app = web.Application(middlewares=[limit_send_time, admitted, *others, problems], client_max_size=MOST_BYTES)
     app.on_response_prepare.append(add_quota_headers)
-    quotas = None if quota is None else Quotas(quota)
+    quotas = None if front is None or front.quota is None else Quotas(front.quota)
     callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries, peers)
     app.on_shutdown.append(streams.end)
     app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
@@ -213,12 +222,12 @@ def make_app(
     for endpoint in found:
         handler = idempotency.with_key(endpoint.respond) if endpoint.is_keyed else endpoint.respond
         handler = _limit_size(handler, endpoint.most_bytes)
-        if endpoint.scope is not None and not trusted:
+        if endpoint.scope is not None and front is not None:
             handler = require(endpoint, queries, quotas, handler)
         app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
     described = ApiDocument(found, __version__)
-    if not trusted:
-        Dashboard(queries, listings, streams, described.values, peers).mount(app)
+    if front is not None:
+        Dashboard(queries, listings, streams, described.values, peers, front.header).mount(app)
         GoogleReader(queries, quotas).mount(app)
         app.router.add_post(AGENTS_PATH, AgentServer(queries, quotas).handle)
 
@@ -251,4 +260,5 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *listings.items.endpoints(),
         *listings.sites.endpoints(),
         *delivery_endpoints(queries, listings, streams),
+        *people_endpoints(queries),
     )

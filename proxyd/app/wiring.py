@@ -258,6 +258,7 @@ def _queries(
         discovery=FeedDiscovery(parts.prober),
         deliveries=DeliveryQueries(*senders, settings.zone),
         access=store.access,
+        people=store.people,
         callbacks=loops.pushes,
         hub=loops.hub,
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.cli.printed_answers import ask, print_answer, print_list, settings_of
+from proxyd.cli.printed_answers import ask, dashboard_of, print_answer, print_list, settings_of
 from proxyd.core.errors import ConfigError, NotFoundError, ProxydError, SilentError, StoreInUseError, UnreachableError
 from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, verb
 
@@ -275,6 +275,49 @@ def drop_token(options: argparse.Namespace) -> int:
     """Revoke a token."""
     answer = ask(options, lambda client: client.drop_token(options.name))
     return print_answer(options, answer, [f"token {options.name} is revoked"])
+
+
+PERSON = Verb("person", "invite, list or drop people who sign in", ["proxyd person invite ann --scope write"])
+
+
+@verb(
+    "person invite",
+    "proxyd person invite ann --scope write",
+    takes=[
+        argument("name", "what the person will sign in with", metavar="NAME"),
+        argument(
+            "--scope", "admin includes write, write includes read", required=True, choices=("read", "write", "admin")
+        ),
+        *ASKING,
+    ],
+)
+def invite_person(options: argparse.Namespace) -> int:
+    """Print a link by which somebody chooses a password, once, within a day.
+
+    Somebody who is known gets the scope at once, and another password when the link is used.
+    """
+    made = ask(options, lambda client: client.invite_person(options.name, options.scope))
+    link = dashboard_of(options) + made["link"]
+    return print_answer(options, {**made, "link": link}, [link])
+
+
+@verb("person list", "proxyd person list", takes=ASKING)
+def people(options: argparse.Namespace) -> int:
+    """List who may sign in to the dashboard."""
+    found = ask(options, lambda client: client.people())
+    return print_list(
+        options,
+        found,
+        ["name", "scope", "password"],
+        lambda each: [each["name"], each["scope"], "chosen" if each["has_password"] else "not yet"],
+    )
+
+
+@verb("person drop", "proxyd person drop ann", takes=[argument("name", "name of the person", metavar="NAME"), *ASKING])
+def drop_person(options: argparse.Namespace) -> int:
+    """Let somebody sign in no more; their sessions end."""
+    answer = ask(options, lambda client: client.drop_person(options.name))
+    return print_answer(options, answer, [f"{options.name} can sign in no more"])
 
 
 CLUSTER = Verb("cluster", "prepare a cluster of several machines", ["proxyd cluster init nats --server 127.0.0.1"])

@@ -61,6 +61,12 @@ def socket_of(settings: Settings) -> str:
         raise unreachable(str(settings.socket_path), error) from error
 
 
+def dashboard_of(options: argparse.Namespace) -> str:
+    """Return the address of the dashboard of the daemon that the options name."""
+    address: str = options.url or settings_of(options).dashboard
+    return address.rstrip("/")
+
+
 def settings_of(options: argparse.Namespace, **changes: Any) -> Settings:
     """Return the settings in force, with those that the command line changes."""
     from proxyd.config.loading import load

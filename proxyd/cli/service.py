@@ -19,12 +19,14 @@ from proxyd.core.errors import ConfigError, ProfileError, ProxydError, StoreErro
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
 if TYPE_CHECKING:
+    from proxyd.api.queries import Queries
     from proxyd.app.wiring import Built
     from proxyd.config.settings import Settings
     from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 
 _TERMINATED = 128 + signal.SIGTERM
+_FIRST = "admin"  # the name of the first who signs in
 _ROLE = argument(
     "--role",
     "role of this machine in a cluster (default: the setting role)",
@@ -88,15 +90,24 @@ def _serve_daemon(settings: Settings) -> Coroutine[None, None, None]:
 async def _greet(settings: Settings, built: Built) -> None:
     """Say on the terminal what runs, and where to look."""
     declared, coming = built.declarations.declaration, await built.queries.plans.plan(limit=1)
-    host, port = settings.listen_address
     lines = greeting(
         sources=len(declared.sources),
         rules=len(declared.rules),
         coming=coming[0] if coming else None,
-        dashboard=f"http://{f'[{host}]' if ':' in host else host}:{port}/",
+        dashboard=f"{settings.dashboard}/",
+        link=await _first_link(settings, built.queries),
         zone=settings.zone,
     )
     print_lines(lines)
+
+
+async def _first_link(settings: Settings, queries: Queries) -> str | None:
+    """Return a link for the first person, who may then invite others; ``None`` if somebody can sign in already."""
+    from proxyd.api.passwords import invite
+
+    if await queries.access.tokens() or await queries.people.are_there():
+        return None
+    return settings.dashboard + await invite(queries, _FIRST, "admin")
 
 
 @verb(
@@ -192,9 +203,15 @@ def proxyd_errors() -> Iterator[None]:
 
 
 def greeting(
-    *, sources: int, rules: int, coming: PlannedProbe | None, dashboard: str, zone: tzinfo | None = None
+    *,
+    sources: int,
+    rules: int,
+    coming: PlannedProbe | None,
+    dashboard: str,
+    link: str | None = None,
+    zone: tzinfo | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of the greeting; ``dashboard`` is its address.
+    """Yield the lines of the greeting; ``dashboard`` is its address, and ``link`` that for the first who signs in.
 
     >>> next(greeting(sources=0, rules=0, coming=None, dashboard="http://127.0.0.1:8080/"))
     'proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page'
@@ -208,5 +225,8 @@ def greeting(
 
         at = local_time(coming.start_s, zone)
         yield f"the first probe is that of {coming.probe.source_id}, at {at:%H:%M:%S}; `proxyd top` shows them live"
-    yield f"dashboard: {dashboard} (sign in with what `proxyd token create --name me --scope write` prints)"
+    if link is None:
+        yield f"dashboard: {dashboard} (who has no password gets a link: `proxyd person invite NAME --scope write`)"
+    else:
+        yield f"dashboard: {link} (opens once: choose the password of {_FIRST!r} there)"
     yield "Ctrl-C ends it"

@@ -459,6 +459,21 @@ class Client:
         """Revoke a token."""
         return await self._wire.ask(types.Dropped, "DELETE", f"/api/v1/tokens/{part(name)}")
 
+    # -- people
+
+    async def people(self) -> list[types.PersonShown]:
+        """Return who may sign in to the dashboard."""
+        return await self._wire.items("/api/v1/people")
+
+    async def invite_person(self, name: str, scope: str) -> types.PersonInvited:
+        """Add a person, or give one another scope and password; only this response contains the link."""
+        wanted = {"name": name, "scope": scope}
+        return await self._wire.ask(types.PersonInvited, "POST", "/api/v1/people", body=wanted)
+
+    async def drop_person(self, name: str) -> types.Dropped:
+        """Remove a person."""
+        return await self._wire.ask(types.Dropped, "DELETE", f"/api/v1/people/{part(name)}")
+
 
 def _matching(tag: str | None) -> dict[str, str]:
     return {} if tag is None else {"If-Match": f'"{tag}"'}
@@ -582,6 +597,9 @@ class SyncClient:
     tokens = _blocking(Client.tokens)
     create_token = _blocking(Client.create_token)
     drop_token = _blocking(Client.drop_token)
+    people = _blocking(Client.people)
+    invite_person = _blocking(Client.invite_person)
+    drop_person = _blocking(Client.drop_person)
     stored_items = _iterating(Client.stored_items)
     stream = _iterating(Client.stream)
 

@@ -88,7 +88,7 @@ class DropWritten(TypedDict):
 
 
 class Dropped(TypedDict):
-    """The token was revoked."""
+    """The token was revoked, or the person was removed."""
 
     dropped: NotRequired[Literal[True]]
 
@@ -312,6 +312,21 @@ class ParetoPoint(TypedDict):
 
     captured: int
     delay_s: float
+
+
+class PersonInvited(TypedDict):
+    """An invited person; only this response contains the link."""
+
+    name: str
+    link: str
+
+
+class PersonShown(TypedDict):
+    """Somebody who may sign in to the dashboard."""
+
+    name: str
+    scope: Literal["read", "write", "admin"]
+    has_password: bool
 
 
 class PolicyUsed(TypedDict):

@@ -196,6 +196,13 @@ def _check_networks(values: list[str]) -> list[str]:
     return values
 
 
+def _check_header(value: str) -> str:
+    """Return the name of a header; raise if it cannot be one."""
+    if value and re.fullmatch(r"[A-Za-z0-9-]+", value) is None:
+        raise ValueError(f"{value!r} is not the name of a header such as Remote-User")
+    return value
+
+
 def _check_hosts(values: list[str]) -> list[str]:
     """Return host names in lower case; raise if one is anything else, such as a URL.
 
@@ -477,6 +484,14 @@ class Settings(BaseModel):
         description="names under which clients and a reverse proxy reach the listener, for example "
         "`proxyd.example.org`. IP addresses, `localhost` and the hosts of `listen` and `public_url` are always allowed",
     )
+    sign_in_header: Annotated[str, AfterValidator(_check_header)] = Field(
+        "",
+        description="header in which a reverse proxy that checks who asks names the person, for example "
+        "`Remote-User`; it is believed only from the addresses in `sign_in_proxies`. Empty: none",
+    )
+    sign_in_proxies: Annotated[list[str], BeforeValidator(_read_list), AfterValidator(_check_networks)] = Field(
+        default_factory=list, description="addresses of that reverse proxy, for example `127.0.0.1/32`"
+    )
     chronon: Annotated[_Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
     budget: _BudgetSetting = Field(
         Budget(1.0),
@@ -678,6 +693,18 @@ class Settings(BaseModel):
             raise ConfigError([f"role {self.role} needs other machines: set nats to the servers that they share"])
         if self.planners > 1 and (self.role in {"prober", "notifier"} or self.database_path is not None):
             raise ConfigError(["planners: more than one share a PostgreSQL database, where the role is all or planner"])
+
+    @property
+    def dashboard(self) -> str:
+        """Address of the dashboard for people: ``public_url`` or, without one, that of the listener."""
+        host, port = self.listen_address
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        return self.public_url.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def proxies(self) -> tuple[_Network, ...]:
+        """``sign_in_proxies``, parsed."""
+        return tuple(ip_network(value) for value in self.sign_in_proxies)
 
     @property
     def networks(self) -> tuple[_Network, ...]:

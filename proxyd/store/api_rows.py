@@ -15,6 +15,8 @@ from proxyd.store.statements import Upsert, execute_many
 from proxyd.store.writer import Writer
 
 Scope: TypeAlias = Literal["read", "write", "admin"]
+PERSON = "person:"
+"""What begins the id of the bearer of a session that a person has signed in to; no token has such an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,11 @@ class Token:
     created_s: float
     expires_s: float | None
     profiles: tuple[str, ...] = ()  # which it reads; empty: all
+
+    @property
+    def who(self) -> str:
+        """Who has it: the token itself, or the person who has signed in."""
+        return self.name if self.token_id.startswith(PERSON) else f"token {self.name}"
 
 
 @dataclass(frozen=True, slots=True)

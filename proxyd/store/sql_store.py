@@ -28,6 +28,7 @@ from proxyd.store.history import SqlHistory
 from proxyd.store.item_rows import SqlItemSearch, SqlReading
 from proxyd.store.lanes import write_lanes
 from proxyd.store.outbox import SqlOutbox
+from proxyd.store.person_rows import SqlPeople
 from proxyd.store.plan_rows import SqlPlanRecord, record_pictures
 from proxyd.store.recording import not_stored, record_notifications, record_observations, record_results
 from proxyd.store.site_rows import SqlSites
@@ -114,6 +115,7 @@ class SqlStore(SqlOutbox):
         self.failing = SqlFailingRules(self.writer, self.read)
         self.plan = SqlPlanRecord(self.writer, self.read, self.read_each, self._part)
         self.access = SqlAccess(self.writer, self.read)
+        self.people = SqlPeople(self.writer, self.read)
         self.followers = SqlFollowers(self.writer, self.read)
         self.upkeep = upkeep
         self.session_waits_s = connections.waits_s

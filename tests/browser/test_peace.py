@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, expect
 
 from proxyd.api.auth import new_token
-from proxyd.app.server import make_app
+from proxyd.app.server import PublicFront, make_app
 from tests.browser.test_adding import Hands
 from tests.browser.test_dashboard import opened, sign_in
 from tests.golden.reports.case import T0, Answer, Case, Step
@@ -72,7 +72,7 @@ async def somebody(chromium: Browser, folder: Path, patch: pytest.MonkeyPatch) -
     token, shown = new_token("ada", "write", now_s=T0, expires_in_s=None)
     async with running(case, folder, patch) as world, opened(chromium) as page:
         await world.daemon.queries.access.add_token(token)
-        async with TestServer(make_app(world.daemon.queries, trusted=False)) as server:
+        async with TestServer(make_app(world.daemon.queries, PublicFront())) as server:
             base = str(server.make_url("")).rstrip("/")
             await sign_in(page, base, shown)
             await page.goto(f"{base}/sources")

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, update
 
 from proxyd.api.auth import Quota, new_token
 from proxyd.api.rest.live_streams import StreamSettings
-from proxyd.app.server import make_app
+from proxyd.app.server import PublicFront, make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.metrics import ROLES
 from proxyd.base.ports import Clock, Message, Prober
@@ -156,6 +156,6 @@ async def running_api(
         control = build(settings, parts)
         control.metrics.take_roles(*ROLES)  # as its daemon does once it runs
         await control.declarations.start()
-        app = make_app(control.queries, trusted=False, stream_settings=streams or StreamSettings(), quota=quota)
+        app = make_app(control.queries, PublicFront(quota), stream_settings=streams or StreamSettings())
         async with control.loops.plan_worker, TestClient(TestServer(app)) as client:  # its process ends with the world
             yield Running(client, control, profiles)

@@ -92,6 +92,9 @@ CALLS: dict[str, tuple[str, Call]] = {
     "unmute": ("unmute", lambda c: c.unmute("r", subject="rule", drop=True, idempotency_key="9")),
     "list_tokens": ("tokens", lambda c: c.tokens()),
     "drop_token": ("drop_token", lambda c: c.drop_token("made")),
+    "invite_person": ("invite_person", lambda c: c.invite_person("ann", "write")),
+    "list_people": ("people", lambda c: c.people()),
+    "drop_person": ("drop_person", lambda c: c.drop_person("ann")),
 }
 """A call of each method by the operation that it asks for, in an order in which all of them have an answer."""
 

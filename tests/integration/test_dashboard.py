@@ -844,7 +844,7 @@ async def test_the_stream_of_pages_brings_what_is_told(browser: Browser) -> None
 
 async def test_the_unix_socket_has_no_dashboard(running: Running) -> None:
     async with (
-        TestClient(TestServer(make_app(running.control.queries, trusted=True))) as client,
+        TestClient(TestServer(make_app(running.control.queries, None))) as client,
         client.get("/") as answer,
     ):
         assert answer.status == 404

@@ -18,7 +18,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.peers import Peers, add_answers
 from proxyd.api.problems import Handler
 from proxyd.api.web.sessions import Note, Session, read_notes, written_notes
-from proxyd.app.server import make_app
+from proxyd.app.server import PublicFront, make_app
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.politeness.host_budgets import HostTally
 from tests.integration.api_world import Running, running_api
@@ -74,7 +74,7 @@ async def two_planners(api: Running) -> AsyncIterator[World]:
 
     async with open_forwarding() as forwarding:
         apps = [
-            make_app(api.control.queries, trusted=False, planners=forward_unknown(each, forwarding), peers=peers)
+            make_app(api.control.queries, PublicFront(), planners=forward_unknown(each, forwarding), peers=peers)
             for each in (own, others)
             for peers in [Peers(forwarding, each)]
         ]

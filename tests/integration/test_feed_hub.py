@@ -22,7 +22,7 @@ from sqlalchemy import select
 
 from proxyd.api.auth import Quota, new_token
 from proxyd.app.network import open_network
-from proxyd.app.server import make_app
+from proxyd.app.server import PublicFront, make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.metrics import Metrics
 from proxyd.config.loading import SecretStore, load
@@ -180,7 +180,7 @@ async def open_world(
         )
         built = build(settings, parts)
         await built.declarations.start()
-        async with TestServer(make_app(built.queries, trusted=False, quota=quota), port=port), built.loops.plan_worker:
+        async with TestServer(make_app(built.queries, PublicFront(quota)), port=port), built.loops.plan_worker:
             yield World(built, clock, store, client, callback, base)
 
 

@@ -16,7 +16,7 @@ import pytest
 from aiohttp.compression_utils import ZLibDecompressor
 
 from proxyd.api.connection_limits import CONNECTIONS, ConnectionLimits
-from proxyd.app.server import ApiSettings, serve_api, serve_health
+from proxyd.app.server import ApiSettings, PublicFront, serve_api, serve_health
 from proxyd.config.loading import socket_address
 from tests.fleets import rule, source
 from tests.integration.api_world import Running, running_api, told
@@ -56,7 +56,7 @@ class ApiListener(Listener):
 
 def api_settings(folder: Path) -> ApiSettings:
     path, hosts = folder / "listener.sock", frozenset({"localhost", "proxyd.example"})
-    return ApiSettings("127.0.0.1", free_port(), path, socket_address(path), hosts=hosts)
+    return ApiSettings("127.0.0.1", free_port(), path, socket_address(path), PublicFront(hosts=hosts))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ async def test_a_request_names_exactly_one_host(listener: ApiListener) -> None:
 
 
 async def test_a_machine_that_does_not_plan_checks_hosts_too(tmp_path: Path) -> None:
-    settings = replace(api_settings(tmp_path), hosts=frozenset())
+    settings = replace(api_settings(tmp_path), front=PublicFront(hosts=frozenset()))
     async with serve_health(dict, lambda: b"told", settings):
         listener = Listener(settings)
         assert await listener.ask("/metrics", "Host: 127.0.0.1") == (200, b"told")

@@ -139,7 +139,7 @@ async def test_check_warns_below_the_address(
     socket = running.folder.parent / "api.sock"
     monkeypatch.setenv("PROXYD_SOCKET", str(socket))
     monkeypatch.setenv("PROXYD_DATABASE", str(running.folder.parent / "none.db"))
-    runner = web.AppRunner(make_app(running.control.queries, trusted=True))
+    runner = web.AppRunner(make_app(running.control.queries, None))
     await runner.setup()
     try:
         await web.UnixSite(runner, str(socket)).start()

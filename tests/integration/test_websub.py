@@ -20,7 +20,7 @@ import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
-from proxyd.app.server import make_app
+from proxyd.app.server import PublicFront, make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.clock import SystemClock
 from proxyd.config.loading import SecretStore, load
@@ -170,7 +170,7 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
         )
         control = build(settings, parts)
         await control.declarations.start()
-        async with TestClient(TestServer(make_app(control.queries, trusted=False), port=port)):
+        async with TestClient(TestServer(make_app(control.queries, PublicFront()), port=port)):
             yield World(control, clock, hub, store)
     await server.close()
 

@@ -94,7 +94,7 @@ class _ActionHandlers:
 def asker(request: web.Request) -> str:
     """Return who sent a request; one over the Unix socket has no token."""
     token = request.get(BEARER)
-    return "the command line" if token is None else f"token {token.name}"
+    return "the command line" if token is None else token.who
 
 
 def action_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint]:

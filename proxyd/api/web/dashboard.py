@@ -1,18 +1,16 @@
-"""The dashboard: its routes, its sign-in, and the updates of open pages."""
+"""The dashboard: its routes, its tokens, and the updates of open pages."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
 
-from proxyd.api.auth import SCOPES, new_token, token_of
+from proxyd.api.auth import SCOPES, new_token
 from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, Peers
@@ -23,22 +21,15 @@ from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.web.add_pages import AddPages
 from proxyd.api.web.bulk_actions import BulkActions
 from proxyd.api.web.editor import Editor
+from proxyd.api.web.entrance import Entrance
 from proxyd.api.web.histories import Histories
 from proxyd.api.web.news import News
-from proxyd.api.web.page_gate import (
-    COOKIE,
-    POLICY_OF_ARTICLES,
-    SIGNED,
-    PageGate,
-    WebRoute,
-    came_by_https,
-    local_path,
-    read_form,
-)
+from proxyd.api.web.page_gate import POLICY_OF_ARTICLES, SIGNED, HeaderSignIn, PageGate, WebRoute, read_form
 from proxyd.api.web.pages import Actions, WebPages
+from proxyd.api.web.people_pages import PeoplePages
 from proxyd.api.web.reader import ReaderPages
 from proxyd.api.web.rendering import Renderer, static_files
-from proxyd.api.web.sessions import SESSION_S, Sessions
+from proxyd.api.web.sessions import Sessions
 from proxyd.api.web.site_pages import SitePages
 from proxyd.api.web.statement_editor import StatementEditor
 from proxyd.api.web.subjects import Subjects
@@ -46,8 +37,6 @@ from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConflictError
 from proxyd.core.language import no_such
 from proxyd.store.api_rows import Scope
-
-_SIGN_IN_COOKIE = "proxyd_sign_in"
 
 
 class Dashboard:
@@ -63,20 +52,21 @@ class Dashboard:
         streams: Streams,
         described: Callable[[], Awaitable[dict[str, Any]]],
         peers: Peers = NO_PEERS,
+        header: HeaderSignIn | None = None,
     ) -> None:
         self._listings = listings
         self._queries = queries
         self._streams = streams
         self._described = described
         self._peers = peers
+        self._header = header
         self._files = static_files()
         self._renderer = Renderer(queries, self._files)
         self._sessions = Sessions(queries)
-        self._compiling: asyncio.Task[None] | None = None
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
-        gate = PageGate(self._sessions, self._renderer.problem, self._peers)
+        gate = PageGate(self._sessions, self._renderer.problem, self._peers, self._header)
         app.middlewares.append(gate.show_not_found)
         for route in self.routes():
             app.router.add_route(route.method, pattern(route.path), gate.guard(route))
@@ -89,12 +79,22 @@ class Dashboard:
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         histories = Histories(*parts)
         tokens = _TokenPages(self._queries, self._renderer)
+        entrance = Entrance(self._queries, self._renderer, self._sessions)
+        people = PeoplePages(self._queries, self._renderer)
         actions, bulk = Actions(self._queries), BulkActions(self._queries)
         return (
             WebRoute("GET", "/static/{file}", None, self.static),
-            WebRoute("GET", "/sign-in", None, self.sign_in_form),
-            WebRoute("POST", "/sign-in", None, self.sign_in),
-            WebRoute("POST", "/sign-out", "read", self.sign_out),
+            WebRoute("GET", "/sign-in", None, entrance.form),
+            WebRoute("POST", "/sign-in", None, entrance.sign_in),
+            WebRoute("POST", "/sign-out", "read", entrance.sign_out),
+            WebRoute("GET", "/welcome/{secret}", None, entrance.welcome),
+            WebRoute("POST", "/welcome/{secret}", None, entrance.choose_password),
+            WebRoute("GET", "/account", "read", entrance.account),
+            WebRoute("POST", "/account/password", "read", entrance.change_password),
+            WebRoute("POST", "/account/sessions/end", "read", entrance.end_others),
+            WebRoute("GET", "/people", "admin", people.people),
+            WebRoute("POST", "/people", "admin", people.invite),
+            WebRoute("POST", "/people/{name}/drop", "admin", people.drop),
             WebRoute("GET", "/", "read", news.news),
             WebRoute("GET", "/search", "read", news.search),
             WebRoute("GET", "/read", "read", reader.items),
@@ -175,47 +175,6 @@ class Dashboard:
         answer.enable_compression()  # it holds nothing that a request chose
         return answer
 
-    async def sign_in_form(self, request: web.Request) -> web.Response:
-        """Show the sign-in form; a cookie proves that the form is ours.
-
-        All pages begin here after a start: while somebody looks for a token, the other pages are made ready.
-        """
-        if self._compiling is None:
-            self._compiling = asyncio.create_task(asyncio.to_thread(self._renderer.compile_all), name="templates")
-        return self._sign_in_page(request, local_path(request.query.get("next", "/")))
-
-    def _sign_in_page(self, request: web.Request, back: str, *, status: int = 200, error: str = "") -> web.Response:
-        mark = secrets.token_urlsafe(32)
-        page = self._renderer.page(request, "sign_in.html", status=status, mark=mark, next=back, error=error)
-        page.set_cookie(_SIGN_IN_COOKIE, mark, path="/sign-in", max_age=3600, **_cookie(request))
-        return page
-
-    async def sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Exchange a token for a session."""
-        form = await read_form(request)
-        back, mark = local_path(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
-        if not mark or not hmac.compare_digest(
-            mark.encode(errors="replace"), form.get("mark", "").encode(errors="replace")
-        ):
-            return self._sign_in_page(request, back, status=403, error="The form has expired; try again.")
-        token = await token_of(self._queries, f"Bearer {form.get('token', '')}")
-        if token is None:
-            error = "The token is wrong, expired or revoked, or reads only some profiles."
-            return self._sign_in_page(request, back, status=401, error=error)
-        self._sessions.end_id(request.cookies.get(COOKIE, ""))
-        session = self._sessions.begin(token)
-        answer = web.Response(status=303, headers={"Location": back})
-        answer.set_cookie(COOKIE, session.session_id, path="/", max_age=int(SESSION_S), **_cookie(request))
-        answer.del_cookie(_SIGN_IN_COOKIE, path="/sign-in")
-        return answer
-
-    async def sign_out(self, request: web.Request) -> web.StreamResponse:
-        """End the session."""
-        self._sessions.end(request[SIGNED].session)
-        answer = web.Response(status=303, headers={"Location": "/sign-in"})
-        answer.del_cookie(COOKIE, path="/")
-        return answer
-
     async def docs(self, request: web.Request) -> web.Response:
         """Show the reference of the REST API."""
         page = self._renderer.page(request, "docs.html", sections=sections(await self._described()))
@@ -232,10 +191,6 @@ class Dashboard:
             return await self._streams.follow(request)
         finally:
             streams.discard(task)
-
-
-def _cookie(request: web.Request) -> dict[str, Any]:
-    return {"httponly": True, "samesite": "Strict", "secure": came_by_https(request)}
 
 
 _DAY_S = 86400.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 from aiohttp import BodyPartReader, web
@@ -19,14 +20,17 @@ from proxyd.api.endpoint import BODY_S, read_bytes
 from proxyd.api.forwarding import NOTES, NOTES_HEADER
 from proxyd.api.peers import Peers
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
-from proxyd.api.web.sessions import Session, Sessions, Signed, read_notes, written_notes
-from proxyd.store.api_rows import Scope
+from proxyd.api.web.sessions import SESSION_S, Session, Sessions, Signed, read_notes, written_notes
+from proxyd.store.api_rows import PERSON, Scope
 
 COOKIE = "proxyd_session"
+_MOST_WRITTEN = 60  # characters of what a browser says of itself
 _MOST_WITH_FILES = web.RequestKey("the bytes of a form with files", int)
 _FIELDS = web.RequestKey("the fields of a form with files", dict[str, str])
 SIGNED = web.RequestKey("signed", Signed)
 """The session of a request to a page that requires one."""
+_BEGUN = web.RequestKey("the session that begins with a request", Session)
+_ASK_FOR_ONE = "whoever runs proxyd adds one with `proxyd person invite NAME --scope read`"
 _PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
 """The first segments of paths that are not pages."""
 _POLICY = (
@@ -60,6 +64,24 @@ class WebRoute:
     policy: str | None = None  # the Content-Security-Policy of its pages if it is not the usual one
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderSignIn:
+    """A header in which a reverse proxy names the person who asks, whom it has let in; from others it is ignored."""
+
+    name: str
+    networks: Sequence[IPv4Network | IPv6Network]
+
+    def person_of(self, request: web.Request) -> str | None:
+        """Return who asks, if one of the proxies says so, once."""
+        said = request.headers.getall(self.name, ())
+        try:
+            address = ip_address(request.remote or "")
+        except ValueError:
+            return None
+        address = getattr(address, "ipv4_mapped", None) or address
+        return said[0].strip() or None if len(said) == 1 and any(address in each for each in self.networks) else None
+
+
 class PageGate:
     """Passes requests to the handlers of routes or to another planner, or refuses them."""
 
@@ -68,10 +90,12 @@ class PageGate:
         sessions: Sessions,
         show: Callable[[web.Request, wire.Problem], Awaitable[web.Response]],
         peers: Peers,
+        header: HeaderSignIn | None = None,
     ) -> None:
         self._sessions = sessions
         self._show = show
         self._peers = peers
+        self._header = header
 
     def guard(self, route: WebRoute) -> Handler:
         """Return a route's handler behind the gate; problems become pages."""
@@ -90,6 +114,8 @@ class PageGate:
             shown = await self._shown(request, answer)
             if route.policy is not None and not shown.prepared:
                 shown.headers["Content-Security-Policy"] = route.policy
+            if _BEGUN in request and not shown.prepared:
+                give_session(request, shown, request[_BEGUN])
             return shown
 
         return answer_guarded
@@ -133,10 +159,7 @@ class PageGate:
         if route.scope is None:
             return await route.handler(request)
         told = self._peers.session_from_peer(request)
-        if told is None:
-            signed = await self._sessions.find(request.cookies.get(COOKIE, ""))
-        else:
-            signed = await self._sessions.of_planner(told)
+        signed = await self._find_session(request) if told is None else await self._sessions.of_planner(told)
         if signed is None:
             return _sign_in_first(request)
         request[SIGNED], request[BEARER] = signed, signed.token
@@ -150,6 +173,20 @@ class PageGate:
         ):
             return answer
         return await self._answer_session(request, route, signed.session)
+
+    async def _find_session(self, request: web.Request) -> Signed | None:
+        """Return the session of a request; a new one if a reverse proxy has let in somebody else, or the first time."""
+        signed = await self._sessions.find(request.cookies.get(COOKIE, ""))
+        name = None if self._header is None else self._header.person_of(request)
+        if name is None or (signed is not None and signed.token.token_id == f"{PERSON}{name}"):
+            return signed
+        if signed is not None:
+            self._sessions.end(signed.session)
+        found = await self._sessions.begin_of(name, where=whereabouts(request))
+        if found is None:
+            raise web.HTTPForbidden(text=f"there is no person {name!r} here: {_ASK_FOR_ONE}")
+        request[_BEGUN] = found.session
+        return found
 
     async def _answer_session(self, request: web.Request, route: WebRoute, session: Session) -> web.StreamResponse:
         if route.method == "POST" and not await _has_csrf(request, session.csrf):
@@ -208,6 +245,21 @@ def local_path(place: str) -> str:
     """
     is_local = place.startswith("/") and not place.startswith("//") and "\\" not in place
     return place if is_local and place.isascii() and place.isprintable() else "/"
+
+
+def give_session(request: web.Request, answer: web.StreamResponse, session: Session) -> None:
+    """Give a browser the cookie of its session."""
+    answer.set_cookie(COOKIE, session.session_id, path="/", max_age=int(SESSION_S), **cookie_flags(request))
+
+
+def cookie_flags(request: web.Request) -> dict[str, Any]:
+    """Return what holds of all our cookies."""
+    return {"httponly": True, "samesite": "Strict", "secure": came_by_https(request)}
+
+
+def whereabouts(request: web.Request) -> str:
+    """Return from where somebody signs in, and with which browser."""
+    return f"{request.remote or 'this machine'}, {request.headers.get('User-Agent', '')[:_MOST_WRITTEN] or 'unnamed'}"
 
 
 def came_by_https(request: web.Request) -> bool:

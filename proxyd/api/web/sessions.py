@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from proxyd.api import wire
 from proxyd.api.queries import Queries
-from proxyd.store.api_rows import Token
+from proxyd.store.api_rows import PERSON, Token
 
 SESSION_S = 8 * 3600.0
 _MOST, _MOST_NOTES = 1000, 30
@@ -36,6 +36,8 @@ class Session:
     token_id: str
     csrf: str
     until_s: float
+    begun_s: float = 0.0
+    where: str = ""  # the address and the browser of whoever has signed in, as they say
     streams: set[asyncio.Task[None]] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
 
@@ -54,7 +56,7 @@ class Session:
 
     def told(self, notes: list[Note]) -> str:
         """Return what another planner must know of the session to answer one request of it."""
-        told = _Told(token_id=self.token_id, csrf=self.csrf, until_s=self.until_s, notes=notes)
+        told = _Told(token_id=self.token_id, csrf=self.csrf, until_s=self.until_s, begun_s=self.begun_s, notes=notes)
         return json.dumps(told.model_dump())
 
     def lend(self) -> list[Note]:
@@ -82,6 +84,7 @@ class _Told(wire.WireModel):
     token_id: str
     csrf: str
     until_s: float
+    begun_s: float = 0.0  # planners of the last version do not tell it
     notes: list[Note]
 
 
@@ -111,20 +114,27 @@ class Sessions:
 
     def __init__(self, queries: Queries) -> None:
         self._access = queries.access
+        self._people = queries.people
         self._clock = queries.clock
         self._open: dict[str, Session] = {}
 
-    def begin(self, token: Token) -> Session:
-        """Return a new session of a token; if too many are open, the oldest ends."""
+    def begin(self, token: Token, *, where: str = "") -> Session:
+        """Return a new session of a token or a person; if too many are open, the oldest ends."""
         now_s = self._clock.time_s()
         for each in [each for each in self._open.values() if each.until_s <= now_s]:
             self.end(each)
         if len(self._open) >= _MOST:
             self.end(next(iter(self._open.values())))
         until_s = min(now_s + SESSION_S, token.expires_s if token.expires_s is not None else now_s + SESSION_S)
-        session = Session(secrets.token_urlsafe(32), token.token_id, secrets.token_urlsafe(32), until_s)
+        secret, csrf = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        session = Session(secret, token.token_id, csrf, until_s, now_s, where)
         self._open[session.session_id] = session
         return session
+
+    async def begin_of(self, name: str, *, where: str) -> Signed | None:
+        """Return a new session of a person, or ``None`` if there is none of that name."""
+        person = await self._people.find(name)
+        return None if person is None else Signed(self.begin(person.bearer, where=where), person.bearer)
 
     def end(self, session: Session) -> None:
         """End a session and its streams."""
@@ -137,8 +147,14 @@ class Sessions:
         if (session := self._open.get(session_id)) is not None:
             self.end(session)
 
+    def of_bearer(self, token_id: str) -> list[Session]:
+        """Return the sessions of a token or a person, the latest first."""
+        now_s = self._clock.time_s()
+        found = (each for each in self._open.values() if each.token_id == token_id and each.until_s > now_s)
+        return sorted(found, key=lambda each: -each.begun_s)
+
     async def find(self, session_id: str) -> Signed | None:
-        """Return a session, or ``None`` if it has ended or its token was revoked."""
+        """Return a session, or ``None`` if it has ended: its token was revoked, or its person has another password."""
         session = self._open.get(session_id)
         if session is None:
             return None
@@ -151,10 +167,17 @@ class Sessions:
     async def of_planner(self, told: str) -> Signed | None:
         """Return the session that another planner has told, for one request; ``None`` as ``find``."""
         found = _Told.model_validate_json(told)
-        return await self._session_of(Session("", found.token_id, found.csrf, found.until_s, notes=found.notes))
+        session = Session("", found.token_id, found.csrf, found.until_s, found.begun_s, notes=found.notes)
+        return await self._session_of(session)
 
     async def _session_of(self, session: Session) -> Signed | None:
-        token = await self._access.find_token(session.token_id)
-        if token is None or session.until_s <= self._clock.time_s():
+        if session.until_s <= self._clock.time_s():
+            return None
+        if session.token_id.startswith(PERSON):
+            person = await self._people.find(session.token_id.removeprefix(PERSON))
+            token = None if person is None or session.begun_s < person.since_s else person.bearer
+        else:
+            token = await self._access.find_token(session.token_id)
+        if token is None:
             return None
         return Signed(session, replace(token, expires_s=session.until_s))

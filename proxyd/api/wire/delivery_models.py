@@ -161,8 +161,30 @@ class TokenMade(WireModel):
     token: str
 
 
+class PersonWanted(WireModel):
+    """A person to be invited."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+    scope: Scope
+
+
+class PersonInvited(WireModel):
+    """An invited person; only this response contains the link."""
+
+    name: str
+    link: str = Field(description="path of the page at which the person chooses a password, once, within a day")
+
+
+class PersonShown(WireModel):
+    """Somebody who may sign in to the dashboard."""
+
+    name: str
+    scope: Scope
+    has_password: bool = Field(description="whether they have chosen a password")
+
+
 class Dropped(WireModel):
-    """The token was revoked."""
+    """The token was revoked, or the person was removed."""
 
     dropped: Literal[True] = True
 

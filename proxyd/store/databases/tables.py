@@ -501,6 +501,17 @@ tokens = Table(
     Column("profiles", JSON, nullable=False, server_default="[]"),  # which it reads; empty: all
 )
 
+people = Table(  # who sign in to the dashboard
+    "people",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("scope", String, nullable=False),
+    Column("since_s", Float, nullable=False),  # since when sessions of theirs are valid
+    Column("password", String),  # its argon2 hash; NULL before they have chosen one
+    Column("invitation", String, unique=True),  # the SHA-256 of what their link holds
+    Column("invited_until_s", Float),
+)
+
 probes = Table(  # of the last days: why each was made and what it found
     "probes",
     metadata,

@@ -19,7 +19,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.peers import Peers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.wire import explained
-from proxyd.app.server import make_app
+from proxyd.app.server import PublicFront, make_app
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.week_plan import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
@@ -98,7 +98,7 @@ class Sent(Forwarding):
 
 @asynccontextmanager
 async def listening(planners: Planners, sent: Sent) -> AsyncIterator[TestClient[web.Request, web.Application]]:
-    app = make_app(no_queries(), trusted=False, planners=forward_unknown(planners, sent))
+    app = make_app(no_queries(), PublicFront(), planners=forward_unknown(planners, sent))
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -162,7 +162,7 @@ async def test_what_was_asked_by_another_planner_is_answered_here() -> None:
     ],
 )  # fmt: skip
 async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Peer | None, status: int, said: str) -> None:
-    app = make_app(no_queries(), trusted=True, planners=refuse_changes(Planners(first=first)))
+    app = make_app(no_queries(), None, planners=refuse_changes(Planners(first=first)))
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/healthz")).status == 200
         refused = await client.post("/api/v1/pause", data=b"x")

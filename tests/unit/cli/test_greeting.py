@@ -17,7 +17,7 @@ def test_the_greeting_says_what_is_watched_when_the_first_probe_comes_and_where_
     lines = list(greeting(sources=1, rules=2, coming=coming, dashboard=ADDRESS))
     assert lines[0] == "proxyd runs, and watches 1 source for 2 rules"
     assert lines[1].startswith("the first probe is that of news, at 14:05:07;")
-    assert lines[2].startswith(f"dashboard: {ADDRESS} (sign in with what `proxyd token create")
+    assert lines[2].startswith(f"dashboard: {ADDRESS} (who has no password gets a link: `proxyd")
     assert lines[3] == "Ctrl-C ends it"
 
 
@@ -25,3 +25,8 @@ def test_the_greeting_of_an_empty_daemon_says_how_to_begin() -> None:
     lines = list(greeting(sources=0, rules=0, coming=None, dashboard=ADDRESS))
     assert "watches nothing yet: `proxyd add ADDRESS`" in lines[0]
     assert len(lines) == 3
+
+
+def test_the_greeting_gives_a_link_to_the_first_who_signs_in() -> None:
+    lines = list(greeting(sources=0, rules=0, coming=None, dashboard=ADDRESS, link=f"{ADDRESS}welcome/secret"))
+    assert lines[1].startswith(f"dashboard: {ADDRESS}welcome/secret ")

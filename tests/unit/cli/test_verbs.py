@@ -30,6 +30,7 @@ WITHOUT_JSON = {
     "top",
     "profile",
     "token",
+    "person",
     "webhook",
     "solve",
 }
@@ -39,7 +40,8 @@ ASKING = {
     "advise",
     "report", "notifications",
     "notifications show", "wait", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
-    "token create", "token list", "token drop", "webhook list", "webhook test", "webhook dead", "webhook replay",
+    "token create", "token list", "token drop", "person invite", "person list", "person drop",
+    "webhook list", "webhook test", "webhook dead", "webhook replay",
 }  # fmt: skip
 
 

@@ -1,0 +1,25 @@
+"""Keeps the people who sign in to the dashboard."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0045"
+down_revision = "0044"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "people",
+        sa.Column("name", sa.String(), primary_key=True),
+        sa.Column("scope", sa.String(), nullable=False),
+        sa.Column("since_s", sa.Float(), nullable=False),
+        sa.Column("password", sa.String()),
+        sa.Column("invitation", sa.String(), unique=True),
+        sa.Column("invited_until_s", sa.Float()),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("people")

@@ -1,0 +1,116 @@
+"""How people sign in: passwords, the links by which they choose one, and how fast somebody may guess."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from proxyd.api.auth import SCOPES
+from proxyd.api.problems import BadRequestError
+from proxyd.api.queries import Queries
+from proxyd.store.api_rows import Scope
+
+INVITED_S = 86400.0
+"""How long a link holds by which a person chooses a password."""
+_FEWEST, _MOST = 8, 200  # characters of a password
+_AT_ONCE = 2  # each takes 64 MiB and some 50 ms of a core
+_MOST_NAME = 100
+_FORGOTTEN_S, _MOST_KEYS = 900.0, 10_000
+
+
+class PasswordError(BadRequestError):
+    """A password that nobody may choose."""
+
+
+class Passwords:
+    """Hashes and checks passwords in threads, few at a time: a flood of sign-ins must not take all memory."""
+
+    def __init__(self) -> None:
+        self._hasher = PasswordHasher()  # argon2id with the parameters of RFC 9106 for little memory
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._of_nobody = ""
+
+    async def hash(self, password: str) -> str:
+        """Return the hash to store; raises ``PasswordError`` for one that is too short or too long."""
+        if not _FEWEST <= len(password) <= _MOST:
+            raise PasswordError(f"a password must have {_FEWEST} to {_MOST} characters")
+        async with self._turns:
+            return await asyncio.to_thread(self._hasher.hash, password.encode("utf-8", "surrogatepass"))
+
+    async def is_right(self, stored: str | None, password: str) -> bool:
+        """Return whether a password is the stored one; without a stored one this takes as long."""
+        if not self._of_nobody:
+            self._of_nobody = await self.hash(secrets.token_urlsafe(16))
+        given = password[: _MOST + 1].encode("utf-8", "surrogatepass")
+        async with self._turns:
+            is_equal = await asyncio.to_thread(self._is_equal, stored or self._of_nobody, given)
+        return is_equal and stored is not None
+
+    def _is_equal(self, stored: str, given: bytes) -> bool:
+        try:
+            return self._hasher.verify(stored, given)
+        except (Argon2Error, InvalidHashError):
+            return False
+
+
+class Attempts:
+    """Slows down who guesses: after some wrong attempts in a row for a key, one is allowed in each pause.
+
+    Examples
+    --------
+    >>> attempts = Attempts(most=2, pause_s=30.0)
+    >>> for at_s in (0.0, 1.0):
+    ...     attempts.note_failure("ann", at_s)
+    >>> attempts.wait_s("ann", 2.0), attempts.wait_s("ann", 31.0), attempts.wait_s("ben", 2.0)
+    (29.0, 0.0, 0.0)
+    """
+
+    def __init__(self, *, most: int, pause_s: float = 30.0) -> None:
+        self._most = most
+        self._pause_s = pause_s
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def wait_s(self, key: str, now_s: float) -> float:
+        """Return for how many seconds no attempt is allowed, 0 if one is."""
+        count, last_s = self._failures.get(key, (0, 0.0))
+        return max(0.0, last_s + self._pause_s - now_s) if count >= self._most else 0.0
+
+    def note_failure(self, key: str, now_s: float) -> None:
+        """Note a wrong attempt; of too many keys the one that has failed longest ago is forgotten."""
+        count, last_s = self._failures.pop(key, (0, 0.0))
+        self._failures[key] = count + 1 if now_s - last_s < _FORGOTTEN_S else 1, now_s
+        if len(self._failures) > _MOST_KEYS:
+            self._failures.popitem(last=False)
+
+    def forget(self, key: str) -> None:
+        """Note a right attempt."""
+        self._failures.pop(key, None)
+
+
+def invitation_of(secret: str) -> str:
+    """Return what is stored of the secret in a link.
+
+    >>> len(invitation_of("secret"))
+    64
+    """
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+async def invite(queries: Queries, name: str, scope: Scope) -> str:
+    """Add a person, or give one another scope and password; return the path at which they choose it, once.
+
+    Raises ``BadRequestError`` if nobody can have this name or scope.
+    """
+    if scope not in SCOPES:
+        raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
+    if not 1 <= len(name) <= _MOST_NAME or not name.isprintable() or name != name.strip() or name in {".", ".."}:
+        raise BadRequestError(f"a person's name must have 1 to {_MOST_NAME} printable characters, no blanks around it")
+    secret, now_s = secrets.token_urlsafe(32), queries.clock.time_s()
+    until_s = now_s + INVITED_S
+    await queries.people.invite(name, scope, invitation=invitation_of(secret), until_s=until_s, now_s=now_s)
+    return f"/welcome/{secret}"

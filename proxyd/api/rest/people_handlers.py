@@ -1,0 +1,46 @@
+"""Handlers and endpoints of the people who sign in to the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from proxyd.api import wire
+from proxyd.api.endpoint import Endpoint, listing, read_body
+from proxyd.api.passwords import invite
+from proxyd.api.queries import Queries
+
+
+class _PeopleHandlers:
+    """Handlers that list, invite and remove people."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    async def list_people(self) -> wire.Items[wire.PersonShown]:
+        """List who may sign in to the dashboard."""
+        people = await self._queries.people.all()
+        shown = [wire.PersonShown(name=p.name, scope=p.scope, has_password=p.password is not None) for p in people]
+        return wire.Items[wire.PersonShown](items=shown)
+
+    async def invite_person(self, request: web.Request) -> wire.PersonInvited:
+        """Add a person, or give one another scope and password: by the link in this response, and only in this."""
+        asked = await read_body(request, wire.PersonWanted)
+        return wire.PersonInvited(name=asked.name, link=await invite(self._queries, asked.name, asked.scope))
+
+    async def drop_person(self, request: web.Request) -> wire.Dropped:
+        """Remove a person; their sessions end."""
+        await self._queries.people.drop(request.match_info["name"])
+        return wire.Dropped()
+
+
+def people_endpoints(queries: Queries) -> Sequence[Endpoint]:
+    """Return the endpoints of people."""
+    handlers = _PeopleHandlers(queries)
+    return (
+        listing("/api/v1/people", handlers.list_people, wire.Items[wire.PersonShown], scope="admin"),
+        Endpoint("POST", "/api/v1/people", "admin", handlers.invite_person, wire.PersonInvited,
+                 body=wire.PersonWanted, status=201, raises=(413, 422, 503)),
+        Endpoint("DELETE", "/api/v1/people/{name}", "admin", handlers.drop_person, wire.Dropped, raises=(404,)),
+    )  # fmt: skip

@@ -1,0 +1,195 @@
+"""Signing in and out: by name and password, by a token, or by a link; and what somebody's account shows."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from math import ceil
+from typing import Any
+
+from aiohttp import web
+
+from proxyd.api.auth import token_of
+from proxyd.api.passwords import Attempts, PasswordError, Passwords, invitation_of
+from proxyd.api.problems import problem
+from proxyd.api.queries import Queries
+from proxyd.api.web.page_gate import COOKIE, SIGNED, cookie_flags, give_session, local_path, read_form, whereabouts
+from proxyd.api.web.rendering import Renderer
+from proxyd.api.web.sessions import Session, Sessions
+from proxyd.core.model.field_values import iso_time
+from proxyd.store.api_rows import PERSON, Token
+
+_FORM_COOKIE = "proxyd_sign_in"
+_WRONG_TOKEN = "The token is wrong, expired or revoked, or reads only some profiles."
+_WRONG_PASSWORD = "The name or the password is wrong. Whoever runs proxyd can make a new link for you."
+
+
+class Entrance:
+    """Handlers of the pages at which people sign in, choose a password and see their sessions."""
+
+    def __init__(self, queries: Queries, renderer: Renderer, sessions: Sessions) -> None:
+        self._queries = queries
+        self._people = queries.people
+        self._clock = queries.clock
+        self._renderer = renderer
+        self._sessions = sessions
+        self._passwords = Passwords()
+        self._by_name, self._by_address = Attempts(most=10), Attempts(most=50)
+        self._compiling: asyncio.Task[None] | None = None
+
+    async def form(self, request: web.Request) -> web.Response:
+        """Show the sign-in form; a cookie proves that the form is ours.
+
+        All pages begin here after a start: while somebody types a password, the other pages are made ready.
+        """
+        if self._compiling is None:
+            self._compiling = asyncio.create_task(asyncio.to_thread(self._renderer.compile_all), name="templates")
+        return await self._form(request, local_path(request.query.get("next", "/")))
+
+    async def sign_in(self, request: web.Request) -> web.StreamResponse:
+        """Exchange a name and its password, or a token, for a session."""
+        given = await read_form(request)
+        back, name = local_path(given.get("next", "/")), given.get("name", "").strip()
+        if not _is_ours(request, given):
+            return await self._form(request, back, status=403, error="The form has expired; try again.")
+        if "token" in given:
+            token = await token_of(self._queries, f"Bearer {given['token']}")
+            if token is None:
+                return await self._form(request, back, status=401, error=_WRONG_TOKEN)
+            return self._begin(request, token, back)
+        now_s, address = self._clock.time_s(), request.remote or ""
+        if (wait_s := max(self._by_name.wait_s(name, now_s), self._by_address.wait_s(address, now_s))) > 0:
+            return _wait(wait_s)
+        person = await self._people.find(name)
+        stored = None if person is None else person.password
+        if not await self._passwords.is_right(stored, given.get("password", "")) or person is None:
+            self._by_name.note_failure(name, now_s)
+            self._by_address.note_failure(address, now_s)
+            return await self._form(request, back, name=name, status=401, error=_WRONG_PASSWORD)
+        self._by_name.forget(name)
+        return self._begin(request, person.bearer, back)
+
+    async def sign_out(self, request: web.Request) -> web.StreamResponse:
+        """End the session."""
+        self._sessions.end(request[SIGNED].session)
+        answer = web.Response(status=303, headers={"Location": "/sign-in"})
+        answer.del_cookie(COOKIE, path="/")
+        return answer
+
+    # -- the link by which somebody chooses a password
+
+    async def welcome(self, request: web.Request) -> web.Response:
+        """Show the form of a link; opening it, as mail programs do, does not use it up."""
+        return await self._welcome(request)
+
+    async def choose_password(self, request: web.Request) -> web.StreamResponse:
+        """Set the password of a link, which ends it, and sign in."""
+        given, invitation = await read_form(request), invitation_of(request.match_info["secret"])
+        if not _is_ours(request, given):
+            return await self._welcome(request, status=403, error="The form has expired; try again.")
+        person = await self._people.find_invited(invitation, now_s=self._clock.time_s())
+        if person is None:
+            return await self._welcome(request)
+        try:
+            chosen = await self._passwords.hash(given.get("password", ""))
+        except PasswordError as error:
+            return await self._welcome(request, status=422, error=f"{error}".capitalize())
+        if not await self._people.accept(invitation, chosen, now_s=self._clock.time_s()):
+            return await self._welcome(request)
+        return self._begin(request, person.bearer, "/")
+
+    async def _welcome(self, request: web.Request, *, status: int = 200, error: str = "") -> web.Response:
+        now_s = self._clock.time_s()
+        person = await self._people.find_invited(invitation_of(request.match_info["secret"]), now_s=now_s)
+        status = 404 if person is None else status
+        return self._with_mark(request, "welcome.html", status=status, person=person, error=error)
+
+    # -- the account
+
+    async def account(self, request: web.Request) -> web.Response:
+        """Show whoever has signed in their sessions here, and let them change their password."""
+        return self._account(request)
+
+    async def change_password(self, request: web.Request) -> web.StreamResponse:
+        """Replace a password; other sessions end."""
+        signed, given, now_s = request[SIGNED], await read_form(request), self._clock.time_s()
+        name = signed.token.name
+        if not signed.token.token_id.startswith(PERSON):
+            return self._account(request, status=409, error="This session is a token's, which has no password.")
+        if (wait_s := self._by_name.wait_s(name, now_s)) > 0:
+            return _wait(wait_s)
+        person = await self._people.find(name)
+        if not await self._passwords.is_right(None if person is None else person.password, given.get("old", "")):
+            self._by_name.note_failure(name, now_s)
+            return self._account(request, status=401, error="The present password is wrong.")
+        try:
+            chosen = await self._passwords.hash(given.get("password", ""))
+        except PasswordError as error:
+            return self._account(request, status=422, error=f"{error}".capitalize())
+        await self._people.set_password(name, chosen, now_s=self._clock.time_s())
+        self._end_sessions(signed.token.token_id)
+        answer = self._begin(request, signed.token, "/account")
+        self._sessions.of_bearer(signed.token.token_id)[0].say("The password was changed; other sessions have ended.")
+        return answer
+
+    async def end_others(self, request: web.Request) -> web.StreamResponse:
+        """End the other sessions of whoever has signed in."""
+        signed = request[SIGNED]
+        count = self._end_sessions(signed.token.token_id, but=signed.session)
+        signed.session.say("Signed out elsewhere." if count else "There was no other session.")
+        raise web.HTTPSeeOther("/account")
+
+    def _end_sessions(self, token_id: str, but: Session | None = None) -> int:
+        others = [each for each in self._sessions.of_bearer(token_id) if each is not but]
+        for each in others:
+            self._sessions.end(each)
+        return len(others)
+
+    def _account(self, request: web.Request, *, status: int = 200, error: str = "") -> web.Response:
+        signed = request[SIGNED]
+        sessions = [
+            {"begun": iso_time(each.begun_s), "where": each.where, "is_this": each is signed.session}
+            for each in self._sessions.of_bearer(signed.token.token_id)
+        ]
+        is_person = signed.token.token_id.startswith(PERSON)
+        return self._renderer.page(
+            request, "account.html", status=status, sessions=sessions, is_person=is_person, error=error
+        )
+
+    # -- how
+
+    def _begin(self, request: web.Request, bearer: Token, back: str) -> web.Response:
+        """Return the answer that begins a session."""
+        self._sessions.end_id(request.cookies.get(COOKIE, ""))
+        session = self._sessions.begin(bearer, where=whereabouts(request))
+        answer = web.Response(status=303, headers={"Location": back})
+        give_session(request, answer, session)
+        answer.del_cookie(_FORM_COOKIE, path="/")
+        return answer
+
+    async def _form(
+        self, request: web.Request, back: str, *, name: str = "", status: int = 200, error: str = ""
+    ) -> web.Response:
+        has_people = await self._people.are_there()
+        facts = {"next": back, "name": name, "error": error, "has_people": has_people}
+        return self._with_mark(request, "sign_in.html", status=status, **facts)
+
+    def _with_mark(self, request: web.Request, template: str, *, status: int, **facts: Any) -> web.Response:
+        """Return a page whose form only our own page can send: before a session there is no CSRF token."""
+        mark = secrets.token_urlsafe(32)
+        page = self._renderer.page(request, template, status=status, mark=mark, **facts)
+        page.set_cookie(_FORM_COOKIE, mark, path="/", max_age=3600, **cookie_flags(request))
+        return page
+
+
+def _is_ours(request: web.Request, given: dict[str, str]) -> bool:
+    """Return whether a form before a session is one that we have shown to this browser."""
+    mark, sent = request.cookies.get(_FORM_COOKIE, ""), given.get("mark", "")
+    return bool(mark) and hmac.compare_digest(mark.encode(errors="replace"), sent.encode(errors="replace"))
+
+
+def _wait(wait_s: float) -> web.Response:
+    answer = problem(429, "Too many attempts", f"try again in {ceil(wait_s)} s")
+    answer.headers["Retry-After"] = str(ceil(wait_s))
+    return answer

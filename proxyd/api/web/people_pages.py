@@ -1,0 +1,52 @@
+"""The page of those who may sign in; it requires the scope admin."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from aiohttp import web
+
+from proxyd.api.auth import SCOPES
+from proxyd.api.passwords import invite
+from proxyd.api.problems import BadRequestError
+from proxyd.api.queries import Queries
+from proxyd.api.web.page_gate import SIGNED, came_by_https, read_form
+from proxyd.api.web.rendering import Renderer
+from proxyd.store.api_rows import Scope
+
+
+class PeoplePages:
+    """Handlers that list, invite and remove people."""
+
+    def __init__(self, queries: Queries, renderer: Renderer) -> None:
+        self._queries = queries
+        self._render = renderer.page
+
+    async def people(self, request: web.Request) -> web.Response:
+        """List who may sign in."""
+        return await self._page(request)
+
+    async def invite(self, request: web.Request) -> web.Response:
+        """Invite a person; only this response contains the link."""
+        given = await read_form(request)
+        name, scope = given.get("name", "").strip(), cast("Scope", given.get("scope", "read"))
+        try:
+            path = await invite(self._queries, name, scope)
+        except BadRequestError as error:
+            return await self._page(request, status=422, error=str(error), name=name, scope=scope)
+        link = f"{'https' if came_by_https(request) else 'http'}://{request.host}{path}"
+        return await self._page(request, status=201, link=link, invited=name)
+
+    async def drop(self, request: web.Request) -> web.StreamResponse:
+        """Remove a person and end their sessions."""
+        await self._queries.people.drop(request.match_info["name"])
+        request[SIGNED].session.say("They can sign in no more.")
+        raise web.HTTPSeeOther("/people")
+
+    async def _page(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
+        known = await self._queries.people.all()
+        empty = {"error": "", "link": "", "invited": "", "name": "", "scope": "write"}
+        own = request[SIGNED].token.token_id
+        return self._render(
+            request, "people.html", status=status, known=known, own=own, scopes=SCOPES, **{**empty, **facts}
+        )

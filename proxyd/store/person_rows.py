@@ -1,0 +1,96 @@
+"""People who sign in to the dashboard, each with a password, and the links by which they choose one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from proxyd.core.errors import NotFoundError
+from proxyd.store.api_rows import PERSON, Scope, Token
+from proxyd.store.databases import tables as t
+from proxyd.store.databases.connections import StoreReader
+from proxyd.store.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who signs in. Of the password and of the link only hashes are stored."""
+
+    name: str
+    scope: Scope
+    since_s: float  # since when their sessions are valid: they were added, or chose the present password
+    password: str | None = None  # its argon2 hash; ``None`` before they have chosen one
+    invitation: str | None = None  # the SHA-256 of what their link holds, until they have used it
+    invited_until_s: float | None = None
+
+    @property
+    def bearer(self) -> Token:
+        """What a session of theirs may do, in the form of a token that no request can send."""
+        return Token(f"{PERSON}{self.name}", self.name, self.scope, "", self.since_s, None)
+
+
+class SqlPeople:
+    """The people who sign in."""
+
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
+        self._writer = writer
+        self._read = read
+
+    async def all(self) -> Sequence[Person]:
+        """Return everybody, by name."""
+        return [Person(**row._asdict()) for row in await self._read(select(t.people).order_by(t.people.c.name))]
+
+    async def are_there(self) -> bool:
+        """Return whether anybody has a password."""
+        return bool(await self._read(select(t.people.c.name).where(t.people.c.password.is_not(None)).limit(1)))
+
+    async def find(self, name: str) -> Person | None:
+        """Return the person of that name, or ``None``."""
+        found = await self._read(select(t.people).where(t.people.c.name == name))
+        return Person(**found[0]._asdict()) if found else None
+
+    async def find_invited(self, invitation: str, *, now_s: float) -> Person | None:
+        """Return whose link this is, or ``None`` if it was used, replaced or has expired."""
+        c = t.people.c
+        found = await self._read(select(t.people).where(c.invitation == invitation, c.invited_until_s > now_s))
+        return Person(**found[0]._asdict()) if found else None
+
+    async def invite(self, name: str, scope: Scope, *, invitation: str, until_s: float, now_s: float) -> None:
+        """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password."""
+
+        def write(connection: Connection) -> None:
+            invited = {"scope": scope, "invitation": invitation, "invited_until_s": until_s}
+            if not connection.execute(update(t.people).where(t.people.c.name == name).values(invited)).rowcount:
+                connection.execute(insert(t.people).values(invited | {"name": name, "since_s": now_s}))
+
+        await self._writer.submit(write)
+
+    async def accept(self, invitation: str, password: str, *, now_s: float) -> bool:
+        """Set the password of a link that is valid, which ends the link and their sessions; return whether it was."""
+
+        def write(connection: Connection) -> bool:
+            c, chosen = t.people.c, {"password": password, "since_s": now_s, "invitation": None}
+            valid = update(t.people).where(c.invitation == invitation, c.invited_until_s > now_s)
+            return connection.execute(valid.values(chosen)).rowcount > 0
+
+        return await self._writer.submit(write)
+
+    async def set_password(self, name: str, password: str, *, now_s: float) -> None:
+        """Replace the password of a person, which ends their sessions and links."""
+
+        def write(connection: Connection) -> None:
+            chosen = {"password": password, "since_s": now_s, "invitation": None}
+            connection.execute(update(t.people).where(t.people.c.name == name).values(chosen))
+
+        await self._writer.submit(write)
+
+    async def drop(self, name: str) -> None:
+        """Remove a person, whose sessions end."""
+
+        def write(connection: Connection) -> bool:
+            return connection.execute(delete(t.people).where(t.people.c.name == name)).rowcount > 0
+
+        if not await self._writer.submit(write):
+            raise NotFoundError(f"there is no person {name!r}; `proxyd person list` shows them")

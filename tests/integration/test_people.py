@@ -1,0 +1,217 @@
+"""People sign in by name and password, which they choose by a link, or because a reverse proxy says who they are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from pathlib import Path
+from typing import cast
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from proxyd.api.passwords import invite
+from proxyd.api.web.page_gate import HeaderSignIn
+from proxyd.app.server import PublicFront, make_app
+from proxyd.store.api_rows import Scope
+from tests.fakes import FakeClock
+from tests.integration.api_world import Running, running_api
+from tests.integration.dashboard_world import Browser, field
+
+DAY_S = 86400.0
+PASSWORD = "a long night in May"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_api(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def browser(api: Running) -> Browser:
+    return Browser(api)
+
+
+async def link(api: Running, name: str = "ann", scope: Scope = "write") -> str:
+    return await invite(api.control.queries, name, scope)
+
+
+async def choose(browser: Browser, path: str, password: str = PASSWORD) -> int:
+    """Follow a link; return the status of the answer to the form."""
+    mark = field(await browser.get(path), "mark")
+    answer, _ = await browser.post(path, {"mark": mark, "password": password})
+    if answer.status == 303:
+        browser.csrf = field(await browser.get("/docs"), "csrf")
+    return answer.status
+
+
+async def sign_in(browser: Browser, name: str = "ann", password: str = PASSWORD) -> int:
+    mark = field(await browser.get("/sign-in"), "mark")
+    answer, _ = await browser.post("/sign-in", {"mark": mark, "name": name, "password": password})
+    if answer.status == 303:
+        browser.csrf = field(await browser.get("/docs"), "csrf")
+    return answer.status
+
+
+def forget_cookies(browser: Browser) -> None:
+    browser.api.client.session.cookie_jar.clear()
+
+
+async def is_signed_in(browser: Browser) -> bool:
+    async with browser.api.client.get("/sources", allow_redirects=False) as answer:
+        return answer.status == 200
+
+
+async def test_who_follows_a_link_chooses_a_password_and_signs_in_by_it(api: Running, browser: Browser) -> None:
+    path = await link(api)
+    assert await choose(browser, path) == 303
+    page = (await browser.get("/account"))[1]
+    heading = page.partition("<h1>")[2].partition("</h1>")[0]
+    assert "ann" in heading
+    assert '<span class="tag">write</span>' in heading
+    forget_cookies(browser)
+    assert not await is_signed_in(browser)
+    assert await sign_in(browser) == 303
+    assert await is_signed_in(browser)
+
+
+async def test_a_link_works_once_and_a_day_long_and_opening_it_does_not_use_it_up(
+    api: Running, browser: Browser
+) -> None:
+    path, late, replaced = await link(api), await link(api, "ben"), await link(api, "cem")
+    await link(api, "cem")
+    for _ in range(3):
+        assert (await browser.get(path))[0] == 200
+    assert await choose(browser, path) == 303
+    assert (await browser.get(path))[0] == 404
+    assert (await browser.get(replaced))[0] == 404
+    await cast("FakeClock", api.control.resources.clock).advance(DAY_S)
+    assert (await browser.get(late))[0] == 404
+    stored = await api.control.queries.people.all()
+    assert not any(path.rpartition("/")[2] in f"{each}" or PASSWORD in f"{each}" for each in stored)
+
+
+async def test_a_form_of_a_link_is_refused_from_another_site_and_with_a_short_password(
+    api: Running, browser: Browser
+) -> None:
+    path = await link(api)
+    mark = field(await browser.get(path), "mark")
+    assert (await browser.post(path, {"mark": "guessed", "password": PASSWORD}))[0].status == 403
+    assert (await browser.post(path, {"mark": mark, "password": PASSWORD}, Origin="https://evil.example"))[
+        0
+    ].status == 403
+    assert await choose(browser, path, "seven77") == 422
+    assert await choose(browser, path, "x" * 201) == 422
+    assert await choose(browser, path) == 303
+
+
+async def test_who_guesses_a_password_has_to_wait_and_others_do_not(api: Running, browser: Browser) -> None:
+    await choose(browser, await link(api))
+    await choose(browser, await link(api, "ben"))
+    forget_cookies(browser)
+    assert [await sign_in(browser, password=f"guess {number}") for number in range(10)] == [401] * 10
+    mark = field(await browser.get("/sign-in"), "mark")
+    answer, _ = await browser.post("/sign-in", {"mark": mark, "name": "ann", "password": PASSWORD})
+    assert (answer.status, answer.headers["Retry-After"]) == (429, "30")
+    assert await sign_in(browser, "ben") == 303
+    forget_cookies(browser)
+    await cast("FakeClock", api.control.resources.clock).advance(30.0)
+    assert await sign_in(browser) == 303
+
+
+async def test_an_unknown_name_a_wrong_password_and_no_password_yet_are_answered_alike(
+    api: Running, browser: Browser
+) -> None:
+    await choose(browser, await link(api))
+    await link(api, "ben")
+    forget_cookies(browser)
+    pages = []
+    for name in ("ann", "ben", "nobody"):
+        mark = field(await browser.get("/sign-in"), "mark")
+        answer, page = await browser.post("/sign-in", {"mark": mark, "name": name, "password": "wrong, too"})
+        assert answer.status == 401
+        pages.append(page.replace(field((200, page), "mark"), "").replace(f'value="{name}"', ""))
+    assert pages[0] == pages[1] == pages[2]
+
+
+async def test_another_password_ends_the_other_sessions(api: Running, browser: Browser) -> None:
+    await choose(browser, await link(api))
+    app = TestClient(TestServer(make_app(api.control.queries, PublicFront())))  # a second planner: it has sessions, too
+    async with app as elsewhere:
+        other = Browser(Running(elsewhere, api.control, api.folder))
+        assert await sign_in(other) == 303
+        await cast("FakeClock", api.control.resources.clock).advance(1.0)
+        wrong, page = await browser.post("/account/password", {"old": "not this", "password": "another secret"})
+        assert wrong.status == 401
+        assert "The present password is wrong." in page
+        assert await is_signed_in(other)
+        right, _ = await browser.post("/account/password", {"old": PASSWORD, "password": "another secret"})
+        assert right.status == 303
+        assert await is_signed_in(browser)
+        assert not await is_signed_in(other)
+        assert await sign_in(other) == 401
+        assert await sign_in(other, password="another secret") == 303
+
+
+async def test_a_person_sees_their_sessions_and_ends_the_others(api: Running, browser: Browser) -> None:
+    await choose(browser, await link(api))
+    first = dict(browser.api.client.session.cookie_jar.filter_cookies(browser.api.client.make_url("/")).items())
+    forget_cookies(browser)
+    await sign_in(browser)
+    assert (await browser.get("/account"))[1].count('data-label="Since"') == 2
+    assert (await browser.post("/account/sessions/end"))[0].status == 303
+    assert (await browser.get("/account"))[1].count('data-label="Since"') == 1
+    forget_cookies(browser)
+    cookie = first["proxyd_session"].value
+    async with api.client.get("/sources", headers={"Cookie": f"proxyd_session={cookie}"}, allow_redirects=False) as old:
+        assert old.status == 303
+
+
+async def test_who_is_removed_or_gets_a_narrower_scope_feels_it_at_once(api: Running, browser: Browser) -> None:
+    await choose(browser, await link(api))
+    assert (await browser.get("/add"))[0] == 200
+    await link(api, "ann", "read")
+    assert (await browser.get("/add"))[0] == 403
+    await api.control.queries.people.drop("ann")
+    assert not await is_signed_in(browser)
+    await invite(api.control.queries, "ann", "admin")  # somebody else of that name
+    assert not await is_signed_in(browser)
+
+
+async def test_admins_invite_on_a_page_and_see_the_link_once(api: Running, browser: Browser) -> None:
+    await browser.sign_in("admin")
+    answer, page = await browser.post("/people", {"name": "<b>ann</b>", "scope": "write"})
+    assert answer.status == 201
+    path = page.partition("/welcome/")[2].partition("<")[0]
+    assert "<b>ann</b>" not in page
+    page = (await browser.get("/people"))[1]
+    assert path not in page
+    assert "not yet" in page
+    assert (await browser.post("/people", {"name": " ", "scope": "write"}))[0].status == 422
+    assert (await browser.post("/people", {"name": "ben", "scope": "root"}))[0].status == 422
+    assert (await browser.post("/people/%3Cb%3Eann%3C%2Fb%3E/drop"))[0].status == 303
+    assert await api.control.queries.people.all() == []
+
+
+@pytest.mark.parametrize("networks", ["127.0.0.0/8", "10.0.0.0/8"])
+async def test_a_header_signs_in_only_from_the_addresses_of_the_proxy(
+    tmp_path: Path, api: Running, networks: str
+) -> None:
+    front = PublicFront(header=HeaderSignIn("Remote-User", [ip_network(networks)]))
+    await invite(api.control.queries, "ann", "read")
+    is_proxy = networks.startswith("127.")
+    async with TestClient(TestServer(make_app(api.control.queries, front))) as client:
+        async with client.get("/sources", headers={"Remote-User": "ann"}, allow_redirects=False) as answer:
+            assert answer.status == (200 if is_proxy else 303)
+            assert ("proxyd_session" in answer.cookies) == is_proxy
+        async with client.get("/add", headers={"Remote-User": "ann"}, allow_redirects=False) as answer:
+            assert answer.status == (403 if is_proxy else 303)
+        async with client.get("/sources", headers={"Remote-User": "ben"}, allow_redirects=False) as answer:
+            assert answer.status == (403 if is_proxy else 303)
+        twice = [("Remote-User", "ann"), ("Remote-User", "ann")]
+        client.session.cookie_jar.clear()
+        async with client.get("/sources", headers=twice, allow_redirects=False) as answer:
+            assert answer.status == 303
+        async with client.get("/api/v1/sources", headers={"Remote-User": "ann"}) as answer:
+            assert answer.status == 401
