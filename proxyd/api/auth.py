@@ -17,6 +17,7 @@ from proxyd.api.bound_tokens import check_bounds, in_only_profile
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
+from proxyd.base.doers import Doer, acting
 from proxyd.store.api_rows import Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -86,9 +87,23 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
             if (refusal := await check_bounds(request, endpoint.within, token.profiles, queries)) is not None:
                 return refusal
         request[BEARER] = token
-        return await handler(request)
+        with acting(doer_of(request, token, "api")):
+            return await handler(request)
 
     return guard
+
+
+AGENTS: web.AppKey[dict[str, str]] = web.AppKey("agents", dict[str, str])
+"""The addresses of agents that ask just now, by what their tools send as ``AGENT_HEADER``."""
+AGENT_HEADER = "Proxyd-Agent"
+
+
+def doer_of(request: web.Request, token: Token, way: str) -> Doer:
+    """Return who sends a request with a token; an agent's tools ask over loopback."""
+    agent = request.config_dict.get(AGENTS, {}).get(request.headers.get(AGENT_HEADER, ""))
+    if agent is not None:
+        return Doer(token.who, "agent", agent)
+    return Doer(token.who, way, request.remote or "")
 
 
 def refusal_of_wrong_token(header: str) -> web.Response:

@@ -335,6 +335,7 @@ class _DeliveryListings:
         self._deliveries = queries.deliveries
         self._history = queries.history
         self._access = queries.access
+        self._audit = queries.audit
 
     async def list_notifications(self, asked: wire.Found) -> wire.Page[wire.NotificationListed]:
         """List notifications, newest first, each with its deliveries."""
@@ -367,6 +368,12 @@ class _DeliveryListings:
     async def list_tokens(self) -> wire.Items[wire.TokenShown]:
         """List the tokens, without their secrets."""
         return wire.Items[wire.TokenShown](items=[payloads.token(each) for each in await self._access.tokens()])
+
+    async def list_audit(self, window: wire.ListWindow) -> wire.Page[wire.DeedShown]:
+        """List who declared, removed, paused, muted and replayed what, and made and revoked tokens, newest first."""
+        found = await self._audit.find_deeds(before=read_position(window.cursor), limit=window.limit + 1)
+        found, next_cursor = page_of(found, window.limit)
+        return wire.Page[wire.DeedShown](items=wire.DeedShown.list_of(found), next_cursor=next_cursor)
 
 
 class Listings:

@@ -20,6 +20,7 @@ from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 from proxyd.store.api_rows import SqlAccess
+from proxyd.store.audit_rows import SqlAudit
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_rows import SqlItemSearch
 from proxyd.store.person_rows import SqlPeople
@@ -44,6 +45,7 @@ class Queries:
     deliveries: DeliveryQueries
     access: SqlAccess
     people: SqlPeople
+    audit: SqlAudit
     callbacks: Pushes
     hub: FeedHub
     vitals: DaemonVitals

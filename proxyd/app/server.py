@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from proxyd import __version__
-from proxyd.api.auth import Quota, Quotas, add_quota_headers, require
+from proxyd.api.auth import AGENTS, Quota, Quotas, add_quota_headers, require
 from proxyd.api.connection_limits import (
     CONNECTIONS,
     ConnectionLimits,
@@ -42,6 +42,7 @@ from proxyd.api.rest.profile_feeds import HUB_PATH, HubRequests, endpoints_of_fe
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web.dashboard import Dashboard
 from proxyd.api.web.page_gate import HeaderSignIn
+from proxyd.base.doers import COMMAND_LINE, acting
 from proxyd.config.loading import socket_address
 from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError
@@ -209,7 +210,9 @@ def make_app(
     """
     others = [] if planners is None else [planners]
     admitted = refuse_foreign_hosts(None if front is None else front.hosts)
-    app = web.Application(middlewares=[limit_send_time, admitted, *others, problems], client_max_size=MOST_BYTES)
+    innermost = [_as_command_line] if front is None else []
+    middlewares = [limit_send_time, admitted, *others, problems, *innermost]
+    app = web.Application(middlewares=middlewares, client_max_size=MOST_BYTES)
     app.on_response_prepare.append(add_quota_headers)
     quotas = None if front is None or front.quota is None else Quotas(front.quota)
     callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries, peers)
@@ -229,6 +232,7 @@ def make_app(
     if front is not None:
         Dashboard(queries, listings, streams, described.values, peers, front.header).mount(app)
         GoogleReader(queries, quotas).mount(app)
+        app[AGENTS] = {}
         app.router.add_post(AGENTS_PATH, AgentServer(queries, quotas).handle)
 
     async def openapi(request: web.Request) -> web.Response:
@@ -236,6 +240,13 @@ def make_app(
 
     app.router.add_get("/api/v1/openapi.json", openapi)
     return app
+
+
+@web.middleware
+async def _as_command_line(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let what a request over the Unix socket changes be noted as done from the command line."""
+    with acting(COMMAND_LINE):
+        return await handler(request)
 
 
 def _limit_size(handler: Handler, most_bytes: int) -> Handler:

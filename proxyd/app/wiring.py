@@ -18,6 +18,7 @@ from proxyd.app.check_settings import check_settings
 from proxyd.app.network import open_channels, open_network, open_tracer
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base.clock import Signal, SystemClock
+from proxyd.base.doers import COMMAND_LINE, acting
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
@@ -259,6 +260,7 @@ def _queries(
         deliveries=DeliveryQueries(*senders, settings.zone),
         access=store.access,
         people=store.people,
+        audit=store.audit,
         callbacks=loops.pushes,
         hub=loops.hub,
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),
@@ -320,7 +322,8 @@ async def create_token(
     token, shown = new_token(name, scope, now_s=now_s, expires_in_s=expires_in_s, profiles=profiles)
     with owner_lock(settings.database):
         async with open_store(settings.database, ChrononGrid(settings.chronon)) as store, store.writer.running():
-            await store.access.add_token(token)
+            with acting(COMMAND_LINE):
+                await store.access.add_token(token)
     return shown
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from proxyd.cli.printed_answers import ask, dashboard_of, print_answer, print_list, settings_of
 from proxyd.core.errors import ConfigError, NotFoundError, ProxydError, SilentError, StoreInUseError, UnreachableError
-from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, verb
+from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, limit, verb
 
 if TYPE_CHECKING:
     from proxyd.client.types import TokenMade
@@ -252,6 +252,18 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
                 return found
     raise StoreInUseError(
         f"{settings_of(options).database_shown} is in use by a proxyd that does not answer; see its log"
+    )
+
+
+@verb("audit", "proxyd audit --limit 20", takes=[limit(50, most=100_000), *ASKING])
+def audit(options: argparse.Namespace) -> int:
+    """List who declared, removed, muted or replayed what, and made or revoked tokens."""
+    found = ask(options, lambda client: client.audit(limit=options.limit))
+    return print_list(
+        options,
+        found,
+        ["at", "who", "way", "from", "did", "what", "detail"],
+        lambda each: [each[name] for name in ("at", "who", "way", "address", "did", "subject", "detail")],
     )
 
 

@@ -132,6 +132,7 @@ _VERBS = (
     profile_verbs.list_moves, profile_verbs.pause, profile_verbs.resume,
     profile_verbs.mute, profile_verbs.unmute,
     profile_verbs.PROFILE, profile_verbs.profiles, profile_verbs.show, profile_verbs.declare, profile_verbs.drop,
+    administration.audit,
     administration.TOKEN, administration.create_token, administration.tokens, administration.drop_token,
     administration.PERSON, administration.invite_person, administration.people, administration.drop_person,
     notifications.WEBHOOK, notifications.webhooks, notifications.test, notifications.dead, notifications.replay,

@@ -444,6 +444,10 @@ class Client:
 
     # -- tokens
 
+    async def audit(self, *, limit: int | None = None) -> list[types.DeedShown]:
+        """Return who declared, removed, muted and replayed what, and made and revoked tokens, newest first."""
+        return await self._wire.pages("/api/v1/audit", limit=limit)
+
     async def tokens(self) -> list[types.TokenShown]:
         """Return every token, without its secret."""
         return await self._wire.items("/api/v1/tokens")
@@ -594,6 +598,7 @@ class SyncClient:
     dead_letters = _blocking(Client.dead_letters)
     test_deliveries = _blocking(Client.test_deliveries)
     webhooks = _blocking(Client.webhooks)
+    audit = _blocking(Client.audit)
     tokens = _blocking(Client.tokens)
     create_token = _blocking(Client.create_token)
     drop_token = _blocking(Client.drop_token)

@@ -62,6 +62,18 @@ class DeadLetter(TypedDict):
     last_error: str | None
 
 
+class DeedShown(TypedDict):
+    """What somebody changed."""
+
+    at: str
+    who: str
+    way: str
+    address: str
+    did: str
+    subject: str
+    detail: str
+
+
 class DeliveryState(TypedDict):
     """The delivery of a notification to one endpoint."""
 

@@ -13,6 +13,7 @@ from secrets import token_urlsafe
 import structlog
 
 from proxyd.base.clock import Signal
+from proxyd.base.doers import FILES, acting
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, ResolveSecret
 from proxyd.config.profile_files import read_directory
@@ -218,7 +219,8 @@ class Declarations:
         meanings = await self._store.declarations.meanings()
         try:
             files = await asyncio.to_thread(self._folder.read)
-            await self._swap(replace(stored, files=files), week=week)
+            with acting(FILES):
+                await self._swap(replace(stored, files=files), week=week)
             self._is_sound = True
             self._metrics.reload_ok.set(1)
         except (ConfigError, ProfileError) as error:
@@ -270,7 +272,8 @@ class Declarations:
             async with self.suspensions.turn:
                 files = await asyncio.to_thread(self._folder.read)
                 is_same = self._is_sound and files == self._given.files
-                changes = _NO_CHANGES if is_same else await self._swap(replace(self._given, files=files))
+                with acting(FILES):
+                    changes = _NO_CHANGES if is_same else await self._swap(replace(self._given, files=files))
                 self._is_sound = True
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)

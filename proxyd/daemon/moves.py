@@ -101,7 +101,7 @@ class Moves:
             state = self._decider.accept_move(source, self._clock.time_s())
             if state is None:
                 raise ConflictError(f"source {source} has not moved: no permanent redirect leads elsewhere")
-            await self._store.move([state])
+            await self._store.accept_move(state, self._clock.time_s())
         return _MoveAccepted(self._said(source, state.url), next(iter(self.of(source)), None))
 
     # -- how

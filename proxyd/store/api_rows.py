@@ -8,7 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import ConflictError, NotFoundError
+from proxyd.store.audit_rows import named, note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import Upsert, execute_many
@@ -63,6 +65,8 @@ class SqlAccess:
 
     async def add_token(self, token: Token) -> None:
         """Store a token; its name must be new."""
+        doer = current_doer()
+        reads = f", reads {named(token.profiles)}" if token.profiles else ""
 
         def write(connection: Connection) -> None:
             same = connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
@@ -70,6 +74,7 @@ class SqlAccess:
                 raise ConflictError(f"a token named {token.name!r} already exists")
             values = {c.name: getattr(token, c.name) for c in t.tokens.columns} | {"profiles": [*token.profiles]}
             connection.execute(insert(t.tokens).values(values))
+            note_deed(connection, doer, token.created_s, "make token", token.name, f"scope {token.scope}{reads}")
 
         await self._writer.submit(write)
 
@@ -82,13 +87,17 @@ class SqlAccess:
         """Return every token, by name."""
         return [_token(row) for row in await self._read(select(t.tokens).order_by(t.tokens.c.name))]
 
-    async def drop_token(self, name: str) -> None:
+    async def drop_token(self, name: str, now_s: float) -> None:
         """Delete a token and the stored answers to its requests."""
+        doer = current_doer()
 
         def write(connection: Connection) -> bool:
             named = select(t.tokens.c.token_id).where(t.tokens.c.name == name)
             connection.execute(delete(t.answers).where(t.answers.c.bearer.in_(named)))
-            return connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount > 0
+            is_gone = connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount > 0
+            if is_gone:
+                note_deed(connection, doer, now_s, "revoke token", name)
+            return is_gone
 
         if not await self._writer.submit(write):
             raise NotFoundError(f"there is no token {name!r}; `proxyd token list` shows them")

@@ -10,9 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
+from proxyd.base.doers import Doer, current_doer
 from proxyd.core.language import MEANING, rule_counting
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import NotificationRule
+from proxyd.store.audit_rows import named, note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.digest_rows import LimitTimes, RuleTimes
@@ -33,6 +35,18 @@ class StoredText:
     name: str
     origin: str
     text: str
+
+    @property
+    def told(self) -> str:
+        """What it declares, in words; a file is named.
+
+        >>> StoredText("api:notification:a:b", "api", "").told, StoredText("/p/a.profile", "file", "").told
+        ('rule a:b', 'a.profile')
+        """
+        if self.origin == "file":
+            return self.name.rpartition("/")[2]
+        _, kind, name = self.name.split(":", 2)
+        return f"{'rule' if kind == 'notification' else kind} {name}"
 
 
 def in_order(texts: Sequence[StoredText]) -> list[StoredText]:
@@ -126,7 +140,7 @@ class SqlDeclarations:
 
         An edit keeps it. A removed rule loses its streams.
         """
-        rules = list(rules)
+        rules, doer = list(rules), current_doer()
 
         def write(connection: Connection) -> tuple[dict[str, float], dict[str, StoredText]]:
             wanted = {rule.name: {"fingerprint": rule.fingerprint, "counting": rule_counting(rule)} for rule in rules}
@@ -145,7 +159,9 @@ class SqlDeclarations:
             forget_changed_endpoints(connection, rules)
             self._webhooks.declare(connection, rules, now_s)
             written = {each.name: each for each in texts}
-            _write_texts(connection, _load_texts(connection) if self._texts is None else self._texts, written)
+            _write_texts(
+                connection, _load_texts(connection) if self._texts is None else self._texts, written, doer, now_s
+            )
             quiet = {rule.name for rule in rules if rule.quiet}
             _forget_future(connection, now_s, quiet)
             return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}, written
@@ -190,11 +206,16 @@ def _load_texts(connection: Connection) -> dict[str, StoredText]:
     return {row.name: StoredText(row.name, row.origin, row.text) for row in connection.execute(select(t.texts))}
 
 
-def _write_texts(connection: Connection, stored: Mapping[str, StoredText], wanted: Mapping[str, StoredText]) -> None:
-    """Replace the texts that differ; new ones come last."""
-    delete_named(
-        connection, t.texts, t.texts.c.name, [name for name, each in stored.items() if wanted.get(name) != each]
-    )
+def _write_texts(
+    connection: Connection,
+    stored: Mapping[str, StoredText],
+    wanted: Mapping[str, StoredText],
+    doer: Doer,
+    now_s: float,
+) -> None:
+    """Replace the texts that differ, and note who does that; new ones come last."""
+    old = [each for name, each in stored.items() if wanted.get(name) != each]
+    delete_named(connection, t.texts, t.texts.c.name, [each.name for each in old])
     new = [each for name, each in wanted.items() if stored.get(name) != each]
     last = connection.scalar(select(func.max(t.texts.c.position))) if new else None
     first = 0 if last is None else last + 1
@@ -203,6 +224,10 @@ def _write_texts(connection: Connection, stored: Mapping[str, StoredText], wante
         insert(t.texts),
         [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(new, first)],
     )
+    gone = [each for each in old if each.name not in wanted]
+    for did, texts in (("remove", gone), ("declare", new)):
+        if texts:
+            note_deed(connection, doer, now_s, did, named([each.told for each in texts]))
 
 
 _COUNTS_OTHERS = (

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, bindparam, case, delete, func, insert, literal, select, update
 
+from proxyd.base.doers import current_doer
 from proxyd.base.ports import Claimed, DueDelivery
 from proxyd.core.errors import NotFoundError
 from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store import rows
+from proxyd.store.audit_rows import note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.digest_rows import SqlDigests
@@ -163,7 +165,16 @@ class SqlOutbox(SqlDigests):
 
         A digest is sent again as a whole. Disabled endpoints are tried again.
         """
-        count = await self._writer.submit(lambda connection: _replay(connection, notification_id, now_s))
+        doer = current_doer()
+
+        def write(connection: Connection) -> int:
+            count = _replay(connection, notification_id, now_s)
+            if count:
+                subject = "what was given up" if notification_id is None else f"notification {notification_id}"
+                note_deed(connection, doer, now_s, "replay", subject, f"deliveries: {count}")
+            return count
+
+        count = await self._writer.submit(write)
         if notification_id is not None and not count:
             raise NotFoundError(
                 f"no delivery of {notification_id!r} can be sent again: it was sent nowhere, or still waits"

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import NotFoundError
 from proxyd.store.api_rows import PERSON, Scope, Token
+from proxyd.store.audit_rows import note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.writer import Writer
@@ -59,38 +61,50 @@ class SqlPeople:
 
     async def invite(self, name: str, scope: Scope, *, invitation: str, until_s: float, now_s: float) -> None:
         """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password."""
+        doer = current_doer()
 
         def write(connection: Connection) -> None:
             invited = {"scope": scope, "invitation": invitation, "invited_until_s": until_s}
             if not connection.execute(update(t.people).where(t.people.c.name == name).values(invited)).rowcount:
                 connection.execute(insert(t.people).values(invited | {"name": name, "since_s": now_s}))
+            note_deed(connection, doer, now_s, "invite", f"person {name}", f"scope {scope}")
 
         await self._writer.submit(write)
 
     async def accept(self, invitation: str, password: str, *, now_s: float) -> bool:
         """Set the password of a link that is valid, which ends the link and their sessions; return whether it was."""
+        doer = current_doer()
 
         def write(connection: Connection) -> bool:
             c, chosen = t.people.c, {"password": password, "since_s": now_s, "invitation": None}
             valid = update(t.people).where(c.invitation == invitation, c.invited_until_s > now_s)
-            return connection.execute(valid.values(chosen)).rowcount > 0
+            name = connection.scalar(valid.values(chosen).returning(c.name))
+            if name is not None:
+                note_deed(connection, doer, now_s, "choose password", f"person {name}", "by a link")
+            return name is not None
 
         return await self._writer.submit(write)
 
     async def set_password(self, name: str, password: str, *, now_s: float) -> None:
         """Replace the password of a person, which ends their sessions and links."""
+        doer = current_doer()
 
         def write(connection: Connection) -> None:
             chosen = {"password": password, "since_s": now_s, "invitation": None}
             connection.execute(update(t.people).where(t.people.c.name == name).values(chosen))
+            note_deed(connection, doer, now_s, "choose password", f"person {name}")
 
         await self._writer.submit(write)
 
-    async def drop(self, name: str) -> None:
+    async def drop(self, name: str, now_s: float) -> None:
         """Remove a person, whose sessions end."""
+        doer = current_doer()
 
         def write(connection: Connection) -> bool:
-            return connection.execute(delete(t.people).where(t.people.c.name == name)).rowcount > 0
+            is_gone = connection.execute(delete(t.people).where(t.people.c.name == name)).rowcount > 0
+            if is_gone:
+                note_deed(connection, doer, now_s, "remove", f"person {name}")
+            return is_gone
 
         if not await self._writer.submit(write):
             raise NotFoundError(f"there is no person {name!r}; `proxyd person list` shows them")

@@ -21,6 +21,7 @@ from proxyd.store.writer import Writer
 _MOST_DELETED = 5_000  # in one commit
 _KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
 _MOST_PROBES = 2_000_000
+_MOST_DEEDS = 1_000_000
 _KEPT_SITES_S = 400 * 86400.0  # a year can be compared with the one before
 
 
@@ -33,6 +34,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
     newest = select(func.max(t.notifications.c.position)).scalar_subquery()
     pending = select(t.outbox.c.notification_id).where(t.outbox.c.state.in_(WAITING))
     last = select(func.max(t.probes.c.position)).scalar_subquery()
+    newest_deed = select(func.max(t.audit.c.position)).scalar_subquery()
     probes_s = now_s - min(retention_s, _KEPT_PROBES_S)
     # by position, in which probes are stored as they end: an index of their times would be a page of each commit
     kept = select(t.probes.c.position).where(t.probes.c.started_s >= probes_s).order_by(t.probes.c.position).limit(1)
@@ -54,6 +56,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
         (t.lanes, t.lanes.c.due_s.is_(None)),
         (t.tokens, t.tokens.c.expires_s < now_s),
         (t.followers, t.followers.c.lease_until_s < now_s),
+        (t.audit, or_(t.audit.c.at_s < horizon, t.audit.c.position <= newest_deed - _MOST_DEEDS)),
         (t.removed, t.removed.c.at_s < now_s - KEPT_REMOVED_S),
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
         (t.probes, or_(t.probes.c.position < first_kept, t.probes.c.position <= last - _MOST_PROBES)),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, and_, bindparam, func, select, update
 
+from proxyd.base.doers import current_doer
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.rates.week_counts import WeekCounts
@@ -19,6 +20,7 @@ from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.store import rows
 from proxyd.store.api_rows import SqlAccess
+from proxyd.store.audit_rows import SqlAudit, note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.databases.shards import OwnShards
@@ -117,6 +119,7 @@ class SqlStore(SqlOutbox):
         self.access = SqlAccess(self.writer, self.read)
         self.people = SqlPeople(self.writer, self.read)
         self.followers = SqlFollowers(self.writer, self.read)
+        self.audit = SqlAudit(people)
         self.upkeep = upkeep
         self.session_waits_s = connections.waits_s
         self._connections = connections
@@ -139,6 +142,16 @@ class SqlStore(SqlOutbox):
         moved = [rows.row_of_move(state) for state in states]
         if moved:
             await self.writer.submit(lambda connection: execute_many(connection, _MOVE, moved))
+
+    async def accept_move(self, state: SourceState, now_s: float) -> None:
+        """Store that somebody has a source read at another address."""
+        doer, moved = current_doer(), [rows.row_of_move(state)]
+
+        def write(connection: Connection) -> None:
+            execute_many(connection, _MOVE, moved)
+            note_deed(connection, doer, now_s, "accept move", f"source {state.source_id}")
+
+        await self.writer.submit(write)
 
     async def load_changes(self, *, limit: int) -> list[tuple[str, float]]:
         """Return the newest ``limit`` pairs of a source and an item's own time, oldest first."""

@@ -9,9 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
+from proxyd.base.doers import Doer, current_doer
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, rules_to_mute
 from proxyd.core.rules.known.failing_rules import FailingRule
+from proxyd.store.audit_rows import note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreReader
 from proxyd.store.lanes import mark_due
@@ -121,12 +124,15 @@ class SqlSuspensions:
 
         The kept notifications of the rules ``dropped``, if these are no longer muted, are never sent.
         """
+        doer = current_doer()
 
         def write(connection: Connection) -> _Suspended:
             if self._is_shared:
                 connection.execute(select(func.pg_advisory_xact_lock(LOCKS, NEWS)))
             stored = _load_suspensions(connection)
-            wanted = lasting(edit(dict(stored)), declaration, now_s)
+            edited = {each.key: each for each in edit(dict(stored))}
+            _note_edit(connection, doer, now_s, stored, edited)
+            wanted = lasting(edited.values(), declaration, now_s)
             if wanted != stored:
                 connection.execute(delete(t.suspensions))
                 execute_many(
@@ -144,6 +150,22 @@ class SqlSuspensions:
 
 def _load_suspensions(connection: Connection) -> dict[Key, Suspension]:
     return {each.key: each for each in map(_suspension, connection.execute(select(t.suspensions)))}
+
+
+def _note_edit(
+    connection: Connection, doer: Doer, now_s: float, before: Mapping[Key, Suspension], after: Mapping[Key, Suspension]
+) -> None:
+    """Note what somebody pauses, mutes and resumes; what ends by itself is not noted."""
+    begun = [each for key, each in after.items() if before.get(key) != each]
+    ended = [each for key, each in before.items() if key not in after]
+    for each, (of_source, of_others) in [
+        *((each, ("pause", "mute")) for each in begun),
+        *((each, ("resume", "unmute")) for each in ended),
+    ]:
+        did = of_source if each.subject is Subject.SOURCE else of_others
+        subject = each.name if each.subject is Subject.ALL else f"{each.subject.value} {each.name}"
+        is_timed = each.until_s is not None and each.key in after
+        note_deed(connection, doer, now_s, did, subject, f"until {iso_time(each.until_s or 0.0)}" if is_timed else "")
 
 
 def _suspension(row: Any) -> Suspension:

@@ -205,7 +205,7 @@ async def test_who_asks_over_http_needs_a_token_and_a_host_of_ours(running: Runn
     assert (await say(running, 401, Authorization="Bearer pxd_000000000000_" + "x" * 43))["status"] == 401
     token = await running.token("read")
     assert (await say(running, 200, **token))["result"]["serverInfo"]["name"] == "proxyd"
-    await running.control.queries.access.drop_token("read None")
+    await running.control.queries.access.drop_token("read None", T0)
     await say(running, 401, **token)
 
 

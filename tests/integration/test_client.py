@@ -90,6 +90,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_suspensions": ("suspensions", lambda c: c.suspensions()),
     "resume": ("resume", lambda c: c.resume("s", idempotency_key="8")),
     "unmute": ("unmute", lambda c: c.unmute("r", subject="rule", drop=True, idempotency_key="9")),
+    "list_audit": ("audit", lambda c: c.audit()),
     "list_tokens": ("tokens", lambda c: c.tokens()),
     "drop_token": ("drop_token", lambda c: c.drop_token("made")),
     "invite_person": ("invite_person", lambda c: c.invite_person("ann", "write")),

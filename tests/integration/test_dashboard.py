@@ -51,7 +51,7 @@ LEVELS = ("read", "write", "admin")
 PAGES = ["/", "/read", "/read?view=all", "/search", "/search?q=news", "/more", "/add", "/state", "/plan", "/hosts",
          "/sites", "/sources",
          "/sources/a%2Fb%20c", "/sources/a%2Fb%20c/why", "/rules", "/rules/r", "/notifications", "/profiles",
-         "/profiles/P", "/profiles/new", "/budget", "/docs"]  # fmt: skip
+         "/profiles/P", "/profiles/new", "/budget", "/docs", "/audit"]  # fmt: skip
 GONE = {"/sources/a%2Fb%20c", "/sources/a%2Fb%20c/why", "/rules/r", "/profiles/P"}  # without a declaration
 
 
@@ -152,7 +152,7 @@ async def test_a_session_ends_with_its_token(browser: Browser) -> None:
 
 async def test_a_session_ends_when_its_token_is_removed(browser: Browser) -> None:
     await browser.sign_in("read")
-    await browser.api.control.queries.access.drop_token("read None")
+    await browser.api.control.queries.access.drop_token("read None", T0)
     assert await signed_out(browser)
 
 

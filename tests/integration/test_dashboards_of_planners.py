@@ -198,7 +198,7 @@ async def test_what_a_planner_says_of_a_session_is_checked_again(world: World) -
     assert await status("GET", "/sources/s", valid) == 200
     assert await status("POST", "/sources/s/probe", valid, {"csrf": "c"}) == 403
     assert await status("GET", "/sources/s", valid.replace("9e9", "1.0")) == 303
-    await world.browser.api.control.queries.access.drop_token("read None")
+    await world.browser.api.control.queries.access.drop_token("read None", 0.0)
     assert await status("GET", "/sources/s", valid) == 303
 
 

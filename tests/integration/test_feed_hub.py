@@ -416,7 +416,7 @@ async def test_nothing_more_is_pushed_once(world: World, tmp_path: Path, end: st
     token = await world.token(expires_in_s=600.0)
     await world.follow(token, f"{FEED}?rule=r")
     if end == "the token is revoked":
-        await world.store.access.drop_token("t")
+        await world.store.access.drop_token("t", T0)
     elif end == "the rule goes":
         write_profile(tmp_path / "profiles", DOMAIN + source("s"))
         assert not await world.built.declarations.reload()

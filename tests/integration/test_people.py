@@ -173,7 +173,7 @@ async def test_who_is_removed_or_gets_a_narrower_scope_feels_it_at_once(api: Run
     assert (await browser.get("/add"))[0] == 200
     await link(api, "ann", "read")
     assert (await browser.get("/add"))[0] == 403
-    await api.control.queries.people.drop("ann")
+    await api.control.queries.people.drop("ann", 0.0)
     assert not await is_signed_in(browser)
     await invite(api.control.queries, "ann", "admin")  # somebody else of that name
     assert not await is_signed_in(browser)

@@ -125,7 +125,7 @@ async def test_a_stream_ends_when_its_token_is_dropped(running: Running) -> None
     listener = await listen(running)
     await running.tell(told("a"))
     assert await listener.names(1) == ["a"]
-    await running.control.queries.access.drop_token("read None")
+    await running.control.queries.access.drop_token("read None", T0)
     await running.tell(told("b"))
     assert await listener.names(1) == []
 

@@ -157,6 +157,13 @@ async def test_hosts_are_listed_with_what_they_answered(shell: Shell) -> None:
     assert "throttled (429)" in (await shell("hosts"))[1]
 
 
+async def test_changes_are_listed_with_who_made_them(shell: Shell) -> None:
+    await shell("mute", "r")
+    newest = (await shell.json("audit", "--limit", "1"))[0]
+    assert (newest["did"], newest["subject"]) == ("mute", "rule r")
+    assert "the profiles folder" in (await shell("audit"))[1]
+
+
 async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:
     for arguments, said in (
         (["explain", "a/bc"], "there is no source 'a/bc'. Did you mean a/b c?"),

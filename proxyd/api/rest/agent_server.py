@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib.util import find_spec
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from aiohttp import web
+from aiohttp import ClientSession, ClientTimeout, web
 
-from proxyd.api.auth import Quotas, refusal_of_wrong_token, token_of
+from proxyd.api.auth import AGENT_HEADER, AGENTS, Quotas, refusal_of_wrong_token, token_of
 from proxyd.api.endpoint import read_bytes
 from proxyd.api.problems import later, problem, too_many
 from proxyd.api.queries import Queries
@@ -64,13 +65,18 @@ class AgentServer:
         body = await read_bytes(request)
         if self._server is None:
             self._server = await asyncio.to_thread(_make_server)
-        async with Client.over_http(_own_address(request), token) as client:
-            _asking.set(client)
-            try:
-                async with asyncio.timeout(_ANSWER_S):
-                    return await _ask(self._server, request.headers, body)
-            except TimeoutError:
-                return problem(504, "Gateway Timeout", f"there was no answer within {_ANSWER_S:g} s")
+        name, agents, own = token_urlsafe(16), request.app[AGENTS], _own_address(request)
+        agents[name] = request.remote or ""
+        headers = {"Authorization": f"Bearer {token}", AGENT_HEADER: name}
+        session = ClientSession(headers=headers, timeout=ClientTimeout(total=_ANSWER_S))
+        try:
+            async with asyncio.timeout(_ANSWER_S), Client(own, session, own) as client:
+                _asking.set(client)
+                return await _ask(self._server, request.headers, body)
+        except TimeoutError:
+            return problem(504, "Gateway Timeout", f"there was no answer within {_ANSWER_S:g} s")
+        finally:
+            del agents[name]
 
 
 def _make_server() -> MCPServer[Any]:

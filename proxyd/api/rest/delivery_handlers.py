@@ -111,7 +111,7 @@ class _DeliveryHandlers:
 
     async def drop_token(self, request: web.Request) -> wire.Dropped:
         """Revoke a token, with immediate effect."""
-        await self._access.drop_token(request.match_info["name"])
+        await self._access.drop_token(request.match_info["name"], self._clock.time_s())
         return wire.Dropped()
 
 
@@ -133,6 +133,7 @@ def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -
         Endpoint("POST", "/api/v1/deliveries/test", "write", handlers.test_deliveries, wire.Items[wire.TestResult],
                  body=wire.TestWanted, raises=(404, 409, 413, 422), is_keyed=True),
         listing("/api/v1/webhooks", listed.list_webhooks, wire.Items[wire.WebhookShown]),
+        listing("/api/v1/audit", listed.list_audit, wire.Page[wire.DeedShown], wire.ListWindow, scope="write"),
         listing("/api/v1/tokens", listed.list_tokens, wire.Items[wire.TokenShown], scope="admin"),
         Endpoint("POST", "/api/v1/tokens", "admin", handlers.make_token, wire.TokenMade, body=wire.TokenWanted,
                  status=201, raises=(404, 409, 413, 422, 503)),

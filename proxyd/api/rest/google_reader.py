@@ -18,11 +18,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
-from proxyd.api.auth import BEARER, SCOPES, Quotas, token_of
+from proxyd.api.auth import BEARER, SCOPES, Quotas, doer_of, token_of
 from proxyd.api.endpoint import read_bytes
 from proxyd.api.item_lists import item_shown
 from proxyd.api.problems import BadRequestError, Handler, too_many
 from proxyd.api.rest.action_handlers import asker
+from proxyd.base.doers import acting
 from proxyd.core.errors import ConfigError
 from proxyd.core.language import (
     DropStatement,
@@ -112,7 +113,8 @@ class GoogleReader:
             if SCOPES.index(token.scope) < SCOPES.index(scope):
                 return web.Response(status=403, text=f"this needs a token of scope {scope}; yours is {token.scope}")
             request[BEARER] = token
-            return await handler(request)
+            with acting(doer_of(request, token, "reader")):
+                return await handler(request)
 
         return guard
 

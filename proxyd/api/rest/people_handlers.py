@@ -31,7 +31,7 @@ class _PeopleHandlers:
 
     async def drop_person(self, request: web.Request) -> wire.Dropped:
         """Remove a person; their sessions end."""
-        await self._queries.people.drop(request.match_info["name"])
+        await self._queries.people.drop(request.match_info["name"], self._queries.clock.time_s())
         return wire.Dropped()
 
 

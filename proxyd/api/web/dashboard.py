@@ -158,6 +158,7 @@ class Dashboard:
             WebRoute("GET", "/profiles/{name}/", "read", editor.profile),  # a profile may be called "new"
             WebRoute("POST", "/profiles/{name}/drop", "write", editor.drop),
             WebRoute("POST", "/profiles/{name}/quiet", "write", editor.set_quiet),
+            WebRoute("GET", "/audit", "write", pages.audit),
             WebRoute("GET", "/tokens", "admin", tokens.tokens),
             WebRoute("POST", "/tokens", "admin", tokens.make),
             WebRoute("POST", "/tokens/{name}/drop", "admin", tokens.drop),
@@ -224,7 +225,7 @@ class _TokenPages:
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Revoke a token and end the sessions that use it."""
-        await self._access.drop_token(request.match_info["name"])
+        await self._access.drop_token(request.match_info["name"], self._clock.time_s())
         request[SIGNED].session.say("The token was revoked.")
         raise web.HTTPSeeOther("/tokens")
 

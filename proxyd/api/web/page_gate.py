@@ -15,12 +15,13 @@ from aiohttp.typedefs import Middleware
 from yarl import URL
 
 from proxyd.api import wire
-from proxyd.api.auth import BEARER, SCOPES
+from proxyd.api.auth import BEARER, SCOPES, doer_of
 from proxyd.api.endpoint import BODY_S, read_bytes
 from proxyd.api.forwarding import NOTES, NOTES_HEADER
 from proxyd.api.peers import Peers
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
 from proxyd.api.web.sessions import SESSION_S, Session, Sessions, Signed, read_notes, written_notes
+from proxyd.base.doers import Doer, acting
 from proxyd.store.api_rows import PERSON, Scope
 
 COOKIE = "proxyd_session"
@@ -157,7 +158,8 @@ class PageGate:
         if route.method == "POST" and not _is_own(request):
             return problem(403, "Forbidden", "the request came from another site")
         if route.scope is None:
-            return await route.handler(request)
+            with acting(Doer("somebody", "dashboard", request.remote or "")):
+                return await route.handler(request)
         told = self._peers.session_from_peer(request)
         signed = await self._find_session(request) if told is None else await self._sessions.of_planner(told)
         if signed is None:
@@ -172,7 +174,8 @@ class PageGate:
             and (answer := await self._elsewhere(request, signed.session)) is not None
         ):
             return answer
-        return await self._answer_session(request, route, signed.session)
+        with acting(doer_of(request, signed.token, "dashboard")):
+            return await self._answer_session(request, route, signed.session)
 
     async def _find_session(self, request: web.Request) -> Signed | None:
         """Return the session of a request; a new one if a reverse proxy has let in somebody else, or the first time."""

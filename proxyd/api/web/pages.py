@@ -188,6 +188,11 @@ class WebPages:
         found = await self._listings.plans.list_hosts(read_query(request, wire.ListWindow))
         return self._render(request, "hosts.html", found=found)
 
+    async def audit(self, request: web.Request) -> web.Response:
+        """Show who changed what."""
+        found = await self._listings.deliveries.list_audit(read_query(request, wire.ListWindow))
+        return self._render(request, "audit.html", found=found)
+
     async def budget(self, request: web.Request) -> web.Response:
         """Show what other budgets would achieve."""
         found = await self._long_answers.ask("budget", self._listings.plans.advice)

@@ -39,7 +39,7 @@ class PeoplePages:
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Remove a person and end their sessions."""
-        await self._queries.people.drop(request.match_info["name"])
+        await self._queries.people.drop(request.match_info["name"], self._queries.clock.time_s())
         request[SIGNED].session.say("They can sign in no more.")
         raise web.HTTPSeeOther("/people")
 

@@ -532,6 +532,20 @@ probes = Table(  # of the last days: why each was made and what it found
     Index("ix_probes_source", "source_id", "position"),
 )
 
+audit = Table(  # who changed what; no text of it, which may hold secrets
+    "audit",
+    metadata,
+    Column("position", _NUMBER, primary_key=True),
+    Column("at_s", Float, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("way", String, nullable=False),
+    Column("address", String, nullable=False),
+    Column("did", String, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("ix_audit_at", "at_s"),
+)
+
 answers = Table(  # to requests with an Idempotency-Key
     "answers",
     metadata,

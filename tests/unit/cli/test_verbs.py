@@ -40,6 +40,7 @@ ASKING = {
     "advise",
     "report", "notifications",
     "notifications show", "wait", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
+    "audit",
     "token create", "token list", "token drop", "person invite", "person list", "person drop",
     "webhook list", "webhook test", "webhook dead", "webhook replay",
 }  # fmt: skip

@@ -1,0 +1,44 @@
+"""Who asks for a change at the moment: a request's gate says so, and the store notes it with what is changed.
+
+It is no argument of each function in between, because a change would then be anonymous wherever one forgets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Doer:
+    """Who changes something, in which way (``api``, ``dashboard``, ``reader``, ``agent``, ``socket``, ``file``).
+
+    ``address`` is that of the connection, if it is one of the network.
+    """
+
+    who: str
+    way: str
+    address: str = ""
+
+
+FILES = Doer("the profiles folder", "file")
+COMMAND_LINE = Doer("the command line", "socket")
+_ITSELF = Doer("proxyd", "")  # what nobody asked for
+_doer: ContextVar[Doer] = ContextVar("_doer", default=_ITSELF)
+
+
+@contextmanager
+def acting(doer: Doer) -> Iterator[None]:
+    """Let what is changed while the context is open be noted as done by somebody."""
+    before = _doer.set(doer)
+    try:
+        yield
+    finally:
+        _doer.reset(before)
+
+
+def current_doer() -> Doer:
+    """Return who asks for a change at the moment."""
+    return _doer.get()

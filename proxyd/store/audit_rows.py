@@ -1,0 +1,63 @@
+"""The audit log: who declared, removed, muted or replayed what, or made or revoked a token; it holds no texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select
+
+from proxyd.base.doers import Doer
+from proxyd.store.databases import tables as t
+from proxyd.store.databases.connections import StoreReader
+from proxyd.store.rows import as_type
+
+_QUERY = re.compile(r"\?[^\s,]+")
+_MOST_NAMED, _MOST_CHARACTERS = 20, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What somebody did: ``did`` is a verb, ``subject`` what it was done to, ``detail`` how."""
+
+    position: int
+    at_s: float
+    who: str
+    way: str
+    address: str
+    did: str
+    subject: str
+    detail: str
+
+
+class SqlAudit:
+    """What was done, for people."""
+
+    def __init__(self, read: StoreReader) -> None:
+        self._read = read
+
+    async def find_deeds(self, *, before: int | None, limit: int) -> list[Deed]:
+        """Return what was done, newest first; ``before`` is the position of a deed."""
+        c = t.audit.c
+        older = [c.position < before] if before is not None else []
+        query = select(t.audit).where(*older).order_by(c.position.desc()).limit(limit)
+        return [as_type(Deed, row) for row in await self._read(query)]
+
+
+def note_deed(connection: Connection, doer: Doer, now_s: float, did: str, subject: str, detail: str = "") -> None:
+    """Note what somebody does, in the transaction that does it; names that are addresses stay without their query."""
+    subject = _QUERY.sub("?…", subject)  # which may hold a password
+    row = {"at_s": now_s, "who": doer.who, "way": doer.way, "address": doer.address, "did": did}
+    row |= {"subject": subject[:_MOST_CHARACTERS], "detail": detail[:_MOST_CHARACTERS]}
+    connection.execute(insert(t.audit).values(row))
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are.
+
+    >>> named(["source a", "rule b"]), named([str(number) for number in range(22)])[-17:]
+    ('source a, rule b', '18, 19 and 2 more')
+    """
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
