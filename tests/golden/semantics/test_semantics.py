@@ -34,6 +34,7 @@ CLASS::QUOTE EACH CSS 'tr' KEY symbol (symbol:String FROM CSS 'td', last:Decimal
 CLASS::PAGE;
 CREATE PROFILE "P" AS (DOMAIN "D");
 """
+QUERIES = {"ROW": "SELECT id FROM ROW", "SOURCE": "SELECT name FROM SOURCE"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT.*Z")
 _STEP = re.compile(r"(?P<at>\d+)(?: (?P<source>[a-z]))?: *(?P<seen>.*?) *(?:-> *(?P<expected>.*))?")
 _FAILURES = {
@@ -63,12 +64,12 @@ class Case:
     """One case: the rule, the classes of its sources, and the steps."""
 
     name: str
-    rule: str = ""
-    query: str = "SELECT title FROM RSS"
+    rule: str = "ON INSERT TO RSS"
+    query: str = ""
     clauses: str = ""
     start: str = "NOW"
     end: str = "NEVER"
-    sources: dict[str, str] = field(default_factory=lambda: {"s": "RSS"})
+    sources: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     total: str = ""
     page: str = ""
@@ -97,6 +98,9 @@ def cases() -> Iterator[Case]:
             case = Case(name.strip())
             for line in lines:
                 _read_line(case, line.strip())
+            of = case.rule.partition(" TO ")[2].split()[0]
+            case.query = case.query or QUERIES.get(of, "SELECT title FROM RSS")
+            case.sources = case.sources or {"s": "RSS" if of == "SOURCE" else of}
             if case.sources.get("s") == "RSS" and not any(each.at == 0 and each.source == "s" for each in case.steps):
                 case.steps.insert(0, Step(0, "s", "old@-50", ""))
             yield case
