@@ -35,6 +35,13 @@ CLASS::PAGE;
 CREATE PROFILE "P" AS (DOMAIN "D");
 """
 QUERIES = {"ROW": "SELECT id FROM ROW", "SOURCE": "SELECT name FROM SOURCE"}
+FIRST_CONTACTS = {
+    ("s", "RSS"): "old@-50",
+    ("t", "RSS"): "told@-50",
+    ("p", "QUOTE"): "ibm=1.5",
+    ("q", "QUOTE"): "hp=2.5",
+    ("r", "ROW"): "x=1",
+}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT.*Z")
 _STEP = re.compile(r"(?P<at>\d+)(?: (?P<source>[a-z]))?: *(?P<seen>.*?) *(?:-> *(?P<expected>.*))?")
 _FAILURES = {
@@ -98,11 +105,14 @@ def cases() -> Iterator[Case]:
             case = Case(name.strip())
             for line in lines:
                 _read_line(case, line.strip())
+            if case.rule.startswith(("WHERE ", "WHEN ", "THEN ")):
+                case.rule = f"{Case.rule} {case.rule}"
             of = case.rule.partition(" TO ")[2].split()[0]
             case.query = case.query or QUERIES.get(of, "SELECT title FROM RSS")
             case.sources = case.sources or {"s": "RSS" if of == "SOURCE" else of}
-            if case.sources.get("s") == "RSS" and not any(each.at == 0 and each.source == "s" for each in case.steps):
-                case.steps.insert(0, Step(0, "s", "old@-50", ""))
+            written = {each.source for each in case.steps if each.at == 0}
+            first = {name: FIRST_CONTACTS.get((name, of)) for name, of in case.sources.items() if name not in written}
+            case.steps[:0] = [Step(0, name, seen, "") for name, seen in first.items() if seen]
             yield case
 
 
