@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import pytest
+from aiohttp import web
 from httpx2 import AsyncClient
 from mcp.client import Client as Agent
 from mcp.client.streamable_http import streamable_http_client
@@ -234,6 +236,41 @@ async def test_a_bounded_number_of_agents_is_answered_at_once(
 ) -> None:
     monkeypatch.setattr(agent_server, "_MOST_AT_ONCE", 0)
     await say(running, 503, **await running.token("read"))
+
+
+async def test_calls_of_one_token_leave_room_for_those_of_others(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await running.token("read"), await running.token("write")
+    may_end, asked = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def hang(*_given: Any) -> web.Response:
+        asked.release()
+        await may_end.wait()
+        return web.json_response({})
+
+    monkeypatch.setattr(agent_server, "_ask", hang)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(say(running, 200, **first))
+            await asked.acquire()
+        await say(running, 503, **first)
+        other = tasks.create_task(say(running, 200, **second))
+        await asked.acquire()
+        may_end.set()
+        await other
+    await say(running, 200, **first)
+
+
+async def test_an_agent_cannot_hold_a_call_with_a_stream(running: Running) -> None:
+    version = "2026-07-28"
+    names = {"protocolVersion": version, "clientInfo": {"name": "c", "version": "1"}, "clientCapabilities": {}}
+    meta = {f"io.modelcontextprotocol/{name}": value for name, value in names.items()}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen"}
+    asked |= {"params": {"_meta": meta, "notifications": {"toolsListChanged": True}}}
+    headers = {"Mcp-Protocol-Version": version, "Mcp-Method": "subscriptions/listen"}
+    answer = await say(running, 404, asked, **headers, **await running.token("read"))
+    assert answer["error"]["message"] == "Method not found"
 
 
 async def test_agents_have_the_quota_of_their_token(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Each tool asks the REST API with the token of the agent, so what the token may r
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 AGENTS_PATH = "/mcp"
 MISSING_MCP = "this needs proxyd[mcp]: pip install 'proxyd[mcp]'"
-_MOST_AT_ONCE = 16
+_MOST_AT_ONCE, _MOST_OF_TOKEN = 16, 4
 _ANSWER_S = 60.0
 _asking: ContextVar[Client] = ContextVar("_asking")
 log = structlog.get_logger("api")
@@ -39,7 +40,7 @@ class AgentServer:
         self._queries = queries
         self._quotas = quotas
         self._server: MCPServer[Any] | None = None
-        self._under_way = 0
+        self._under_way: Counter[str] = Counter()  # calls by token
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a message of an agent; each stands for itself, so there are no sessions and no streams."""
@@ -53,16 +54,17 @@ class AgentServer:
                 return too_many(left.reset_s)
         if find_spec("mcp") is None:
             return problem(501, "Not Implemented", MISSING_MCP)
-        if self._under_way >= _MOST_AT_ONCE:
+        body = await read_bytes(request)  # first: a slow client must not hold the place of another
+        name = token.token_id
+        if self._under_way.total() >= _MOST_AT_ONCE or self._under_way[name] >= _MOST_OF_TOKEN:
             return later("too many agents ask at the moment; try again in a few seconds")
-        self._under_way += 1
+        self._under_way[name] += 1
         try:
-            return await self._answer(request, given.partition(" ")[2].strip())
+            return await self._answer(request, given.partition(" ")[2].strip(), body)
         finally:
-            self._under_way -= 1
+            self._under_way -= Counter([name])  # which forgets a token without calls
 
-    async def _answer(self, request: web.Request, token: str) -> web.Response:
-        body = await read_bytes(request)
+    async def _answer(self, request: web.Request, token: str, body: bytes) -> web.Response:
         if self._server is None:
             self._server = await asyncio.to_thread(_make_server)
         name, agents, own = token_urlsafe(16), request.app[AGENTS], _own_address(request)

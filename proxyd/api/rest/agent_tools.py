@@ -36,7 +36,8 @@ def make_server(client_of: Callable[[], Client]) -> MCPServer[Any]:
 
     ``client_of`` returns the client of who asks.
     """
-    server = MCPServer("proxyd", instructions=_INSTRUCTIONS, log_level="WARNING")
+    # without subscriptions: nothing here changes, and a stream of changes would hold a call over HTTP until its end
+    server = MCPServer("proxyd", instructions=_INSTRUCTIONS, log_level="WARNING", subscriptions=False)
     tools = Tools(client_of)
     asking, changing = ToolAnnotations(read_only_hint=True), ToolAnnotations(destructive_hint=False)
     reading: list[Tool] = [tools.list_sources, tools.list_rules, tools.list_items, tools.search_items, tools.read_item]
