@@ -43,9 +43,9 @@ from proxyd.core.rules.known.state import UNKNOWN_HEALTH, SiteState, SourceHealt
 from proxyd.core.rules.programs.stream_state import StreamState, Total
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
+from proxyd.store.api_rows import ME
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.tables import WORDS_IN_SQLITE
-from proxyd.store.item_rows import ME
 
 Line = dict[str, object]
 

@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import get_args
 
@@ -18,7 +18,7 @@ from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
 from proxyd.base.doers import Doer, acting
-from proxyd.store.api_rows import Scope, Token
+from proxyd.store.api_rows import ME, Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)
@@ -29,9 +29,15 @@ _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
 def new_token(
-    name: str, scope: Scope, *, now_s: float, expires_in_s: float | None, profiles: Sequence[str] = ()
+    name: str,
+    scope: Scope,
+    *,
+    now_s: float,
+    expires_in_s: float | None,
+    profiles: Sequence[str] = (),
+    person: str | None = None,
 ) -> tuple[Token, str]:
-    """Return a token's record, and the text that its bearer sends, which is never stored."""
+    """Return a token's record, and the text that its bearer sends, which is never stored; ``person`` is whose it is."""
     if scope not in SCOPES:
         raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
     if not 1 <= len(name) <= 100 or not name.isprintable():
@@ -44,7 +50,7 @@ def new_token(
         raise BadRequestError("a token of some profiles has the scope read")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires_s = None if expires_in_s is None else now_s + expires_in_s
-    made = Token(token_id, name, scope, _digest(secret), now_s, expires_s, tuple(dict.fromkeys(profiles)))
+    made = Token(token_id, name, scope, _digest(secret), now_s, expires_s, tuple(dict.fromkeys(profiles)), person)
     return made, f"pxd_{token_id}_{secret}"
 
 
@@ -61,7 +67,20 @@ async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False)
     is_right = hmac.compare_digest("" if token is None else token.sha256, _digest(match[2]))
     if token is None or not is_right or (token.profiles and not may_be_bound):
         return None
-    return None if token.expires_s is not None and token.expires_s <= queries.clock.time_s() else token
+    if token.expires_s is not None and token.expires_s <= queries.clock.time_s():
+        return None
+    if token.person is None:
+        return token
+    person = await queries.people.find(token.person)
+    if person is None:
+        return None
+    return replace(token, scope=min(token.scope, person.scope, key=SCOPES.index), reader=person.reader)
+
+
+def reader_of(request: web.Request) -> str:
+    """Return for whom a request marks items as read."""
+    token = request.get(BEARER)
+    return ME if token is None else token.reader
 
 
 def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler: Handler) -> Handler:

@@ -12,8 +12,9 @@ import nh3
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.auth import reader_of
 from proxyd.api.bound_tokens import Within
-from proxyd.api.endpoint import Endpoint, listing, read_body
+from proxyd.api.endpoint import Endpoint, read_body, read_query
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import cursor_of, page_of, parse_position, read_position
@@ -62,34 +63,45 @@ class ItemLists:
     def endpoints(self) -> Sequence[Endpoint]:
         """Return the endpoints of items; marks are a person's own, so whoever may read may set them."""
         return (
-            listing("/api/v1/items", self.find_items, wire.Page[wire.ItemFound], wire.ItemsWindow, raises=(404,),
-                    within=Within.QUERY),
-            listing("/api/v1/items/{position}", self.get_item, wire.ItemShown, raises=(404,), within=Within.ITEM),
+            Endpoint("GET", "/api/v1/items", "read", self.find_items, wire.Page[wire.ItemFound], wire.ItemsWindow,
+                     raises=(404,), within=Within.QUERY),
+            Endpoint("GET", "/api/v1/items/{position}", "read", self.get_item, wire.ItemShown, raises=(404,),
+                     within=Within.ITEM),
             Endpoint("POST", "/api/v1/marks", "read", self.mark_items, wire.MarksMade, body=wire.MarksWanted,
                      raises=(404, 413, 422)),
         )  # fmt: skip
 
-    async def find_items(self, asked: wire.ItemsWindow) -> wire.Page[wire.ItemFound]:
+    async def find_items(self, request: web.Request) -> wire.Page[wire.ItemFound]:
         """List items, those seen last first: those of a view, or those that a search finds."""
+        return await self.find(read_query(request, wire.ItemsWindow), reader_of(request))
+
+    async def find(self, asked: wire.ItemsWindow, person: str) -> wire.Page[wire.ItemFound]:
+        """Return what ``find_items`` lists for a person."""
         at = read_position(asked.cursor)
         if asked.q is not None:
             if asked.profile is not None or asked.view != "all":
                 raise BadRequestError("a search takes no view and no profile")
-            found = await self._search.search(asked.q, source_id=asked.source, before=at, limit=asked.limit + 1)
+            found = await self._search.search(
+                asked.q, source_id=asked.source, before=at, limit=asked.limit + 1, person=person
+            )
             found, next_cursor = page_of(found, asked.limit)
             return wire.Page[wire.ItemFound](items=[_item_found(each) for each in found], next_cursor=next_cursor)
-        shelf = await self._reading.shelf(View(asked.view), profile=asked.profile, source=asked.source)
+        shelf = await self._reading.shelf(View(asked.view), person, profile=asked.profile, source=asked.source)
         page = await self._reading.stored.find(shelf, before=at, limit=asked.limit)
         next_cursor = None if page.rest is None else cursor_of(str(page.rest))
         return wire.Page[wire.ItemFound](items=[_item_found(each) for each in page.items], next_cursor=next_cursor)
 
-    async def get_item(self, position: str) -> wire.ItemShown:
+    async def get_item(self, request: web.Request) -> wire.ItemShown:
         """Return an item with its content, made safe to show.
 
         If its source has FULL ARTICLES and its feed only a teaser, the page is fetched first, once.
         """
-        article = await self._reading.full_article(parse_position(position, "an item's position is a number"))
-        return await asyncio.to_thread(item_shown, article)
+        position = parse_position(request.match_info["position"], "an item's position is a number")
+        return await self.show(position, reader_of(request))
+
+    async def show(self, position: int, person: str) -> wire.ItemShown:
+        """Return what ``get_item`` shows a person."""
+        return await asyncio.to_thread(item_shown, await self._reading.full_article(position, person))
 
     async def mark_items(self, request: web.Request) -> wire.MarksMade:
         """Mark items as read, unread or starred, or everything up to a position as read."""
@@ -99,10 +111,11 @@ class ItemLists:
         if asked.items is not None:
             if asked.profile is not None or asked.source is not None:
                 raise BadRequestError("profile and source belong to up_to")
-            return wire.MarksMade(items=await self._reading.mark(asked.items, read=asked.read, starred=asked.starred))
+            marks = {"read": asked.read, "starred": asked.starred}
+            return wire.MarksMade(items=await self._reading.mark(asked.items, reader_of(request), **marks))
         if asked.read is not True or asked.starred is not None:
             raise BadRequestError("up to a position, items can only be marked as read")
-        await self._reading.mark_up_to(asked.up_to or 0, profile=asked.profile, source=asked.source)
+        await self._reading.mark_up_to(asked.up_to or 0, reader_of(request), profile=asked.profile, source=asked.source)
         return wire.MarksMade(items=None)
 
 

@@ -13,7 +13,7 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 from proxyd.api.auth import SCOPES
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
-from proxyd.store.api_rows import Scope
+from proxyd.store.api_rows import ME, Scope
 
 INVITED_S = 86400.0
 """How long a link holds by which a person chooses a password."""
@@ -114,3 +114,11 @@ async def invite(queries: Queries, name: str, scope: Scope) -> str:
     until_s = now_s + INVITED_S
     await queries.people.invite(name, scope, invitation=invitation_of(secret), until_s=until_s, now_s=now_s)
     return f"/welcome/{secret}"
+
+
+async def remove(queries: Queries, name: str) -> None:
+    """Remove a person with their tokens and marks; raises ``NotFoundError``."""
+    person = await queries.people.find(name)
+    await queries.people.drop(name, queries.clock.time_s())
+    if person is not None and person.reader != ME:
+        await queries.reading.stored.forget(person.reader)

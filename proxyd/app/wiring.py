@@ -24,6 +24,7 @@ from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
 from proxyd.config.loading import SecretStore, Supervision, supervision
 from proxyd.config.settings import Settings
+from proxyd.core.errors import NotFoundError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness.endpoints import EndpointLimits
@@ -315,13 +316,21 @@ async def serve(
 
 
 async def create_token(
-    settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None, profiles: Sequence[str] = ()
+    settings: Settings,
+    name: str,
+    scope: Scope,
+    *,
+    expires_in_s: float | None,
+    profiles: Sequence[str] = (),
+    person: str | None = None,
 ) -> str:
     """Create a token in a database that no daemon holds, and return its text."""
     now_s = SystemClock().time_s()
-    token, shown = new_token(name, scope, now_s=now_s, expires_in_s=expires_in_s, profiles=profiles)
+    token, shown = new_token(name, scope, now_s=now_s, expires_in_s=expires_in_s, profiles=profiles, person=person)
     with owner_lock(settings.database):
         async with open_store(settings.database, ChrononGrid(settings.chronon)) as store, store.writer.running():
+            if person is not None and await store.people.find(person) is None:
+                raise NotFoundError(f"there is no person {person!r}; `proxyd person list` shows them")
             with acting(COMMAND_LINE):
                 await store.access.add_token(token)
     return shown

@@ -210,6 +210,7 @@ TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token c
             default=[],
             metavar="NAME",
         ),
+        argument("--person", "whose it is: it marks items for them, and ends with them", metavar="NAME"),
         *ASKING,
     ],
 )
@@ -227,7 +228,12 @@ def _made_by_daemon(options: argparse.Namespace) -> TokenMade | None:
     try:
         return ask(
             options,
-            lambda c: c.create_token(options.name, options.scope, expires_s=options.expires, profiles=options.profile),
+            lambda c: c.create_token(
+                *(options.name, options.scope),
+                expires_s=options.expires,
+                profiles=options.profile,
+                person=options.person,
+            ),
         )
     except UnreachableError as error:
         if options.url is not None or isinstance(error, SilentError):  # a slow daemon may have created it
@@ -243,7 +249,8 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
     for _ in range(round(_STARTING_S / _PAUSE_S)):
         try:
             named = settings_of(options), options.name, options.scope
-            made = app.create_token(*named, expires_in_s=options.expires, profiles=options.profile)
+            lasts_s, profiles = options.expires, options.profile
+            made = app.create_token(*named, expires_in_s=lasts_s, profiles=profiles, person=options.person)
             with redirect_stdout(sys.stderr):  # what the database logs; scripts read the token
                 return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
         except StoreInUseError:  # a daemon holds the database, and will soon listen at its socket
@@ -274,9 +281,9 @@ def tokens(options: argparse.Namespace) -> int:
     return print_list(
         options,
         found,
-        ["name", "scope", "reads", "created", "expires", "id"],
+        ["name", "scope", "reads", "person", "created", "expires", "id"],
         lambda each: [
-            *(each["name"], each["scope"], ", ".join(each["profiles"]) or "all"),
+            *(each["name"], each["scope"], ", ".join(each["profiles"]) or "all", each["person"] or ""),
             *(each["created"], each["expires"] or "never", each["id"]),
         ],
     )

@@ -453,10 +453,16 @@ class Client:
         return await self._wire.items("/api/v1/tokens")
 
     async def create_token(
-        self, name: str, scope: str, *, expires_s: float | None = None, profiles: Sequence[str] = ()
+        self,
+        name: str,
+        scope: str,
+        *,
+        expires_s: float | None = None,
+        profiles: Sequence[str] = (),
+        person: str | None = None,
     ) -> types.TokenMade:
-        """Create a token, of some profiles or of all; only this response contains its text."""
-        wanted = {"name": name, "scope": scope, "expires_in_s": expires_s, "profiles": [*profiles]}
+        """Create a token, of some profiles or of all, perhaps a person's; only this response contains its text."""
+        wanted = {"name": name, "scope": scope, "expires_in_s": expires_s, "profiles": [*profiles], "person": person}
         return await self._wire.ask(types.TokenMade, "POST", "/api/v1/tokens", body=wanted)
 
     async def drop_token(self, name: str) -> types.Dropped:

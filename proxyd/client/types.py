@@ -545,6 +545,7 @@ class TokenShown(TypedDict):
     created: str
     expires: str | None
     profiles: list[str]
+    person: str | None
 
 
 class ToldOfItem(TypedDict):

@@ -18,7 +18,8 @@ from proxyd.core.model.profile import ARTICLE, PREVIEW_FIELD, Declaration
 from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
 from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.declarations import Declarations
-from proxyd.store.item_rows import ME, FullText, Shelf, SqlReading, StoredArticle, UnreadCounts, View
+from proxyd.store.api_rows import ME
+from proxyd.store.item_rows import FullText, Shelf, SqlReading, StoredArticle, UnreadCounts, View
 
 _MOST_FOLDERS, _MOST_NAMED = 200, 50
 _AGAIN_S = 3600.0
@@ -63,32 +64,32 @@ class Reading:
         self._zone = zone
         self._sources_of: tuple[Declaration | None, Mapping[str, frozenset[str]]] = (None, {})
 
-    async def shelf(self, view: View, *, profile: str | None = None, source: str | None = None) -> Shelf:
-        """Return which items a view shows; raises ``NotFoundError`` if there is no such profile."""
+    async def shelf(self, view: View, person: str, *, profile: str | None = None, source: str | None = None) -> Shelf:
+        """Return which items a view shows to a person; raises ``NotFoundError`` if there is no such profile."""
         sources = None if source is None else frozenset([source])
         if profile is not None:
             its = await self._sources(profile)
             sources = its if sources is None else sources & its
-        return Shelf(view, sources, since_s=self._midnight_s(), person=ME)
+        return Shelf(view, sources, since_s=self._midnight_s(), person=person)
 
-    async def folders(self) -> Folders:
-        """Return the folders, with what is unread in each."""
-        counts = await self.stored.count(Shelf())
+    async def folders(self, person: str) -> Folders:
+        """Return the folders, with what a person has not read in each."""
+        counts = await self.stored.count(Shelf(person=person))
         return await asyncio.to_thread(_folders, await self.sources_by_profile(), counts)
 
-    async def article(self, position: int) -> StoredArticle:
-        """Return an item; raises ``NotFoundError``."""
-        found = await self.stored.article(position)
+    async def article(self, position: int, person: str = ME) -> StoredArticle:
+        """Return an item as a person has marked it; raises ``NotFoundError``."""
+        found = await self.stored.article(position, person)
         if found is None:
             raise no_such_item()
         return found
 
-    async def full_article(self, position: int, *, again: bool = False) -> StoredArticle:
+    async def full_article(self, position: int, person: str = ME, *, again: bool = False) -> StoredArticle:
         """Return an item with the text of its page, if its source has FULL ARTICLES and its feed only a teaser.
 
         The page is fetched once; after a failure again when ``again`` is set, or an hour later.
         """
-        found = await self.article(position)
+        found = await self.article(position, person)
         source = self._declarations.declaration.sources.get(found.item.source_id)
         link = found.item.link or ""
         if source is None or not source.full_articles or not is_web(link) or not _is_teaser(found.fields):
@@ -119,14 +120,19 @@ class Reading:
         await self.stored.keep_full(position, full)
         return full
 
-    async def mark(self, positions: Sequence[int], *, read: bool | None = None, starred: bool | None = None) -> int:
-        """Mark items; return how many of them there are."""
-        return await self.stored.mark(positions, now_s=self._clock.time_s(), read=read, starred=starred)
+    async def mark(
+        self, positions: Sequence[int], person: str, *, read: bool | None = None, starred: bool | None = None
+    ) -> int:
+        """Mark items for a person; return how many of them there are."""
+        now_s = self._clock.time_s()
+        return await self.stored.mark(positions, now_s=now_s, read=read, starred=starred, person=person)
 
-    async def mark_up_to(self, position: int, *, profile: str | None = None, source: str | None = None) -> None:
+    async def mark_up_to(
+        self, position: int, person: str, *, profile: str | None = None, source: str | None = None
+    ) -> None:
         """Mark all items up to a position as read, of all sources, or of those of a profile, or of one."""
-        shelf = await self.shelf(View.ALL, profile=profile, source=source)
-        await self.stored.mark_up_to(position, shelf.sources)
+        shelf = await self.shelf(View.ALL, person, profile=profile, source=source)
+        await self.stored.mark_up_to(position, shelf.sources, person)
 
     def _midnight_s(self) -> float:
         now = local_time(self._clock.time_s(), self._zone)

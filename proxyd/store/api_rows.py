@@ -17,6 +17,8 @@ from proxyd.store.statements import Upsert, execute_many
 from proxyd.store.writer import Writer
 
 Scope: TypeAlias = Literal["read", "write", "admin"]
+ME = "me"
+"""For whom tokens of nobody mark items, and the first person."""
 PERSON = "person:"
 """What begins the id of the bearer of a session that a person has signed in to; no token has such an id."""
 
@@ -32,6 +34,8 @@ class Token:
     created_s: float
     expires_s: float | None
     profiles: tuple[str, ...] = ()  # which it reads; empty: all
+    person: str | None = None  # whose it is: it ends with the person, and does no more than the person may
+    reader: str = ME  # for whom it marks items; not stored with it
 
     @property
     def who(self) -> str:

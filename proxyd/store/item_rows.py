@@ -40,6 +40,7 @@ from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import difference_in_a_line, summary_of, texts_of
 from proxyd.core.rules.programs.message_program import link_of
 from proxyd.store import rows
+from proxyd.store.api_rows import ME
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import Connections
 from proxyd.store.listed_rows import FoundItem
@@ -48,8 +49,6 @@ from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
 from proxyd.store.statements import Upsert, execute_many
 from proxyd.store.writer import Writer
 
-ME = "me"
-"""The person of every mark, until there are several."""
 SHOWN_SEEDS = 20
 """Of the items that a source had at the first contact, the newest so many are unread; the others are read."""
 MOST_COUNTED = 1_000
@@ -290,6 +289,11 @@ class SqlReading:
             await self._writer.submit(partial(_raise_up_to, names=some, position=position, person=person))
             await self._forget_read(and_(_m.person == person, _m.source_id.in_(some)), position)
 
+    async def forget(self, person: str) -> None:
+        """Delete all that a person has marked."""
+        await delete_in_parts(self._writer, t.marks, _m.person == person)
+        await delete_in_parts(self._writer, t.read_up_to, _u.person == person)
+
     async def _forget_read(self, of: ColumnElement[bool], position: int) -> None:
         """Forget what marks up to a position say of reading; a star stays."""
         said = and_(of, _m.position <= position)
@@ -452,7 +456,9 @@ class SqlItemSearch:
         self._people = people
         self._turn = asyncio.Lock()
 
-    async def search(self, text: str, *, source_id: str | None, before: int | None, limit: int) -> list[FoundItem]:
+    async def search(
+        self, text: str, *, source_id: str | None, before: int | None, limit: int, person: str = ME
+    ) -> list[FoundItem]:
         """Return the items that match a text, those seen last first; ``before`` is a position.
 
         Raises ``BadSearchError`` if the text has no words, or too many, and ``BusyError`` if others search for long.
@@ -462,7 +468,7 @@ class SqlItemSearch:
         def read(connection: Connection) -> list[FoundItem]:
             is_sqlite = connection.dialect.name == "sqlite"
             query = _by_fts5(search, source_id, before) if is_sqlite else _by_gin(search, source_id, before)
-            return _read_items(connection, connection.scalars(query.limit(limit)).all(), ME)
+            return _read_items(connection, connection.scalars(query.limit(limit)).all(), person)
 
         try:
             async with asyncio.timeout(_MOST_WAIT_S):

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from proxyd.base.doers import current_doer
 from proxyd.core.errors import NotFoundError
-from proxyd.store.api_rows import PERSON, Scope, Token
+from proxyd.store.api_rows import ME, PERSON, Scope, Token
 from proxyd.store.audit_rows import note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -22,6 +22,7 @@ class Person:
 
     name: str
     scope: Scope
+    reader: str  # the name under which their marks are stored
     since_s: float  # since when their sessions are valid: they were added, or chose the present password
     password: str | None = None  # its argon2 hash; ``None`` before they have chosen one
     invitation: str | None = None  # the SHA-256 of what their link holds, until they have used it
@@ -30,7 +31,7 @@ class Person:
     @property
     def bearer(self) -> Token:
         """What a session of theirs may do, in the form of a token that no request can send."""
-        return Token(f"{PERSON}{self.name}", self.name, self.scope, "", self.since_s, None)
+        return Token(f"{PERSON}{self.name}", self.name, self.scope, "", self.since_s, None, reader=self.reader)
 
 
 class SqlPeople:
@@ -60,13 +61,18 @@ class SqlPeople:
         return Person(**found[0]._asdict()) if found else None
 
     async def invite(self, name: str, scope: Scope, *, invitation: str, until_s: float, now_s: float) -> None:
-        """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password."""
+        """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password.
+
+        The first person has the marks of before, and shares them with tokens of nobody.
+        """
         doer = current_doer()
 
         def write(connection: Connection) -> None:
             invited = {"scope": scope, "invitation": invitation, "invited_until_s": until_s}
             if not connection.execute(update(t.people).where(t.people.c.name == name).values(invited)).rowcount:
-                connection.execute(insert(t.people).values(invited | {"name": name, "since_s": now_s}))
+                is_first = connection.execute(select(t.people.c.name).limit(1)).first() is None
+                added = {"name": name, "reader": ME if is_first else f"{PERSON}{name}", "since_s": now_s}
+                connection.execute(insert(t.people).values(invited | added))
             note_deed(connection, doer, now_s, "invite", f"person {name}", f"scope {scope}")
 
         await self._writer.submit(write)
@@ -97,10 +103,11 @@ class SqlPeople:
         await self._writer.submit(write)
 
     async def drop(self, name: str, now_s: float) -> None:
-        """Remove a person, whose sessions end."""
+        """Remove a person, whose sessions and tokens end; their marks are to be forgotten separately."""
         doer = current_doer()
 
         def write(connection: Connection) -> bool:
+            connection.execute(delete(t.tokens).where(t.tokens.c.person == name))
             is_gone = connection.execute(delete(t.people).where(t.people.c.name == name)).rowcount > 0
             if is_gone:
                 note_deed(connection, doer, now_s, "remove", f"person {name}")

@@ -10,11 +10,13 @@ from typing import cast
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from proxyd.api.passwords import invite
+from proxyd.api.passwords import invite, remove
 from proxyd.api.web.page_gate import HeaderSignIn
 from proxyd.app.server import PublicFront, make_app
 from proxyd.store.api_rows import Scope
+from proxyd.store.item_rows import Shelf
 from tests.fakes import FakeClock
+from tests.fleets import changed, item
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import Browser, field
 
@@ -215,3 +217,71 @@ async def test_a_header_signs_in_only_from_the_addresses_of_the_proxy(
             assert answer.status == 303
         async with client.get("/api/v1/sources", headers={"Remote-User": "ann"}) as answer:
             assert answer.status == 401
+
+
+# -- what they read, and their tokens
+
+
+async def tell(api: Running) -> int:
+    """Store an item, and return its position."""
+    now_s = api.control.resources.clock.time_s()
+    await api.control.loops.observer.take_in(changed("s", [item("a", now_s - 3600.0)], now_s - 3500.0))
+    await api.control.loops.observer.take_in(changed("s", [item("b", now_s), item("a", now_s - 3600.0)], now_s))
+    (newest,) = (await api.control.queries.reading.stored.find(Shelf(), before=None, limit=1)).items
+    return newest.position
+
+
+async def count_unread(api: Running, headers: dict[str, str]) -> int:
+    async with api.client.get("/api/v1/items?view=unread", headers=headers) as answer:
+        return len((await answer.json())["items"])
+
+
+async def test_each_person_reads_for_themselves_and_the_first_goes_on_with_the_marks_of_before(
+    api: Running, browser: Browser
+) -> None:
+    position = await tell(api)
+    nobodys = await api.token("write")
+    unread = await count_unread(api, nobodys)
+    assert unread > 0
+    await choose(browser, await link(api, "ann"))
+    await browser.post(f"/read/{position}/mark", {"read": "true", "starred": "true"})
+    assert await count_unread(api, nobodys) == unread - 1
+    forget_cookies(browser)
+    await choose(browser, await link(api, "ben"))
+    assert "Nothing is starred" in (await browser.get("/read?view=starred"))[1]
+    page = (await browser.get("/read"))[1]
+    assert f'id="i{position}"' in page or f"/read/{position}" in page
+    await browser.post("/read/marks", {"up_to": str(position)})
+    assert await count_unread(api, nobodys) == unread - 1
+    await remove(api.control.queries, "ben")
+    reading = api.control.queries.reading.stored
+    assert (await reading.count(Shelf(person="person:ben"))).total == unread
+
+
+async def test_a_persons_token_reads_for_them_does_no_more_than_they_may_and_ends_with_them(
+    api: Running, browser: Browser
+) -> None:
+    position = await tell(api)
+    await choose(browser, await link(api, "ann"))
+    forget_cookies(browser)
+    await choose(browser, await link(api, "ben"))
+    assert (await browser.post("/account/tokens", {"name": " "}))[0].status == 422
+    answer, page = await browser.post("/account/tokens", {"name": "phone"})
+    assert answer.status == 201
+    made = page.partition('class="secret" tabindex="0">')[2].partition("<")[0]
+    bearer = {"Authorization": f"Bearer {made}"}
+    assert "ben: phone" in (await browser.get("/account"))[1]
+    async with api.client.post("/api/v1/marks", json={"items": [position], "starred": True}, headers=bearer) as marked:
+        assert marked.status == 200
+    assert "Nothing is starred" not in (await browser.get("/read?view=starred"))[1]
+    async with api.client.post("/api/v1/reload", headers=bearer) as allowed:
+        assert allowed.status == 200
+    await link(api, "ben", "read")
+    async with api.client.post("/api/v1/reload", headers=bearer) as refused:
+        assert refused.status == 403
+    forget_cookies(browser)
+    await sign_in(browser, "ann")
+    assert (await browser.post("/account/tokens/ben%3A%20phone/drop"))[0].status == 404
+    await remove(api.control.queries, "ben")
+    async with api.client.get("/api/v1/items", headers=bearer) as gone:
+        assert gone.status == 401

@@ -17,7 +17,7 @@ from proxyd.api.problems import problem
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.live_streams import Streams
-from proxyd.core.errors import BusyError
+from proxyd.core.errors import BusyError, NotFoundError
 from proxyd.core.language import no_such
 
 _NO_API = (
@@ -77,6 +77,7 @@ class _DeliveryHandlers:
 
     def __init__(self, queries: Queries) -> None:
         self._access = queries.access
+        self._people = queries.people
         self._clock = queries.clock
         self._deliveries = queries.deliveries
         self._profiles = queries.profiles
@@ -102,7 +103,10 @@ class _DeliveryHandlers:
             now_s=self._clock.time_s(),
             expires_in_s=asked.expires_in_s,
             profiles=asked.profiles,
+            person=asked.person,
         )
+        if asked.person is not None and await self._people.find(asked.person) is None:
+            raise NotFoundError(f"there is no person {asked.person!r}; `proxyd person list` shows them")
         known = known_declaration(self._profiles).profiles if asked.profiles else ()
         if unknown := [each for each in asked.profiles if each not in known]:
             raise no_such("profile", unknown[0], known)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
-from proxyd.api.auth import BEARER, SCOPES, Quotas, doer_of, token_of
+from proxyd.api.auth import BEARER, SCOPES, Quotas, doer_of, reader_of, token_of
 from proxyd.api.endpoint import read_bytes
 from proxyd.api.item_lists import item_shown
 from proxyd.api.problems import BadRequestError, Handler, too_many
@@ -118,8 +118,9 @@ class GoogleReader:
 
         return guard
 
-    async def _user(self, _request: web.Request) -> web.Response:
-        me = {"userId": "1", "userName": "proxyd", "userProfileId": "1", "userEmail": ""}
+    async def _user(self, request: web.Request) -> web.Response:
+        name = request[BEARER].person or "proxyd"
+        me = {"userId": "1", "userName": name, "userProfileId": "1", "userEmail": ""}
         return web.json_response(me)
 
     async def _token(self, _request: web.Request) -> web.Response:
@@ -138,8 +139,8 @@ class GoogleReader:
         folders = await self._reading.sources_by_profile()
         return await _json({"subscriptions": await asyncio.to_thread(_subscriptions, declaration, folders)})
 
-    async def _count(self, _request: web.Request) -> web.Response:
-        counts = await self._reading.stored.count(Shelf())
+    async def _count(self, request: web.Request) -> web.Response:
+        counts = await self._reading.stored.count(Shelf(person=reader_of(request)))
         folders = await self._reading.sources_by_profile()
         found = await asyncio.to_thread(_count_unread, counts.by_source, folders)
         return await _json({"max": MOST_COUNTED, "unreadcounts": found})
@@ -148,7 +149,7 @@ class GoogleReader:
 
     async def _ids(self, request: web.Request) -> web.Response:
         asked = await _Stream.of(request)
-        places, rest = await self._places(asked, asked.number(_MOST_IDS))
+        places, rest = await self._places(asked, reader_of(request), asked.number(_MOST_IDS))
         refs = [{"id": str(each.position), "directStreamIds": [], "timestampUsec": _usec(each)} for each in places]
         return await _json({"itemRefs": refs} | rest)
 
@@ -157,37 +158,37 @@ class GoogleReader:
         items: list[dict[str, Any]] = []
         left = _MOST_CHARACTERS
         for part in _parts(positions):
-            shown = await self._shown(part, left)
+            shown = await self._shown(part, reader_of(request), left)
             left -= sum(len(each["summary"]["content"]) for each in shown)
             items += shown
         return await _json({"id": f"{_STATE}reading-list", "items": items})
 
     async def _stream(self, request: web.Request) -> web.Response:
         asked = await _Stream.of(request)
-        places, rest = await self._places(asked, asked.number(_MOST_ITEMS))
-        items = await self._shown([each.position for each in places])
+        places, rest = await self._places(asked, reader_of(request), asked.number(_MOST_ITEMS))
+        items = await self._shown([each.position for each in places], reader_of(request))
         of = {each["id"]: each for each in items}
         items = [of[name] for each in places if (name := _item_name(each.position)) in of]
         return await _json({"id": asked.name, "direction": "ltr", "updated": _newest_s(places), "items": items} | rest)
 
-    async def _places(self, asked: _Stream, limit: int) -> tuple[list[MarkedPlace], dict[str, str]]:
+    async def _places(self, asked: _Stream, person: str, limit: int) -> tuple[list[MarkedPlace], dict[str, str]]:
         """Return the places of a stream's items, and where it goes on."""
-        shelf = await self._shelf(asked)
+        shelf = await self._shelf(asked, person)
         found = await self._reading.stored.places(shelf, asked.place_filter, start=asked.start, limit=limit)
         return found.places, {} if found.rest is None else {"continuation": str(found.rest)}
 
-    async def _shelf(self, asked: _Stream, states: Collection[str] = _STATES) -> Shelf:
+    async def _shelf(self, asked: _Stream, person: str, states: Collection[str] = _STATES) -> Shelf:
         if asked.name.startswith("feed/"):
-            return await self._reading.shelf(asked.view, source=asked.name.removeprefix("feed/"))
+            return await self._reading.shelf(asked.view, person, source=asked.name.removeprefix("feed/"))
         if asked.name.startswith(_LABEL):
-            return await self._reading.shelf(asked.view, profile=asked.name.removeprefix(_LABEL))
+            return await self._reading.shelf(asked.view, person, profile=asked.name.removeprefix(_LABEL))
         if asked.name.removeprefix(_STATE) in states:
-            return await self._reading.shelf(asked.view)
+            return await self._reading.shelf(asked.view, person)
         raise BadRequestError(f"there is no stream {asked.name[:100]!r}")
 
-    async def _shown(self, positions: Sequence[int], most: int = _MOST_CHARACTERS) -> list[dict[str, Any]]:
+    async def _shown(self, positions: Sequence[int], person: str, most: int = _MOST_CHARACTERS) -> list[dict[str, Any]]:
         """Return the items at some positions, the first of them with content, of ``most`` characters in all."""
-        articles = await self._reading.stored.articles(positions)
+        articles = await self._reading.stored.articles(positions, person)
         folders = await self._reading.sources_by_profile()
         declaration = self._queries.profiles.declaration
         return await asyncio.to_thread(_items, articles, folders, declaration, most)
@@ -199,17 +200,17 @@ class GoogleReader:
         positions = _positions(asked, _MOST_IDS)
         read, starred = _marks(asked)
         for part in _parts(positions):
-            await self._reading.mark(part, read=read, starred=starred)
+            await self._reading.mark(part, reader_of(request), read=read, starred=starred)
         return web.Response(text="OK")
 
     async def _mark_all(self, request: web.Request) -> web.Response:
         asked = await _Stream.of(request)
         until_s = _number(asked.values.get("ts", [""])[0], "ts")
         newest = PlaceFilter(until_s=None if until_s is None else until_s / 1e6)
-        shelf = await self._shelf(asked, ["reading-list"])
+        shelf = await self._shelf(asked, reader_of(request), ["reading-list"])
         found = await self._reading.stored.places(shelf, newest, start=None, limit=1)
         if found.places:
-            await self._reading.stored.mark_up_to(found.places[0].position, shelf.sources)
+            await self._reading.stored.mark_up_to(found.places[0].position, shelf.sources, shelf.person)
         return web.Response(text="OK")
 
     # -- what is declared

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.endpoint import Endpoint, listing, read_body
-from proxyd.api.passwords import invite
+from proxyd.api.passwords import invite, remove
 from proxyd.api.queries import Queries
 
 
@@ -30,8 +30,8 @@ class _PeopleHandlers:
         return wire.PersonInvited(name=asked.name, link=await invite(self._queries, asked.name, asked.scope))
 
     async def drop_person(self, request: web.Request) -> wire.Dropped:
-        """Remove a person; their sessions end."""
-        await self._queries.people.drop(request.match_info["name"], self._queries.clock.time_s())
+        """Remove a person; their sessions and tokens end, and their marks are forgotten."""
+        await remove(self._queries, request.match_info["name"])
         return wire.Dropped()
 
 

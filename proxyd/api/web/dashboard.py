@@ -92,6 +92,8 @@ class Dashboard:
             WebRoute("GET", "/account", "read", entrance.account),
             WebRoute("POST", "/account/password", "read", entrance.change_password),
             WebRoute("POST", "/account/sessions/end", "read", entrance.end_others),
+            WebRoute("POST", "/account/tokens", "read", entrance.make_token),
+            WebRoute("POST", "/account/tokens/{name}/drop", "read", entrance.drop_token),
             WebRoute("GET", "/people", "admin", people.people),
             WebRoute("POST", "/people", "admin", people.invite),
             WebRoute("POST", "/people/{name}/drop", "admin", people.drop),

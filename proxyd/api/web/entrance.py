@@ -10,18 +10,22 @@ from typing import Any
 
 from aiohttp import web
 
-from proxyd.api.auth import token_of
+from proxyd.api.auth import new_token, token_of
 from proxyd.api.passwords import Attempts, PasswordError, Passwords, invitation_of
-from proxyd.api.problems import problem
+from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import Queries
 from proxyd.api.web.page_gate import COOKIE, SIGNED, cookie_flags, give_session, local_path, read_form, whereabouts
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.sessions import Session, Sessions
+from proxyd.api.wire import converters as payloads
+from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.core.model.field_values import iso_time
-from proxyd.store.api_rows import PERSON, Token
+from proxyd.store.api_rows import PERSON, Scope, Token
 
 _FORM_COOKIE = "proxyd_sign_in"
 _WRONG_TOKEN = "The token is wrong, expired or revoked, or reads only some profiles."
+_MOST_TOKENS = 50  # of a person
+_NOT_A_PERSON = "This session is a token's: sign in by name and password."
 _WRONG_PASSWORD = "The name or the password is wrong. Whoever runs proxyd can make a new link for you."
 
 
@@ -108,30 +112,57 @@ class Entrance:
     # -- the account
 
     async def account(self, request: web.Request) -> web.Response:
-        """Show whoever has signed in their sessions here, and let them change their password."""
-        return self._account(request)
+        """Show whoever has signed in their sessions here and their tokens, and let them change their password."""
+        return await self._account(request)
 
     async def change_password(self, request: web.Request) -> web.StreamResponse:
         """Replace a password; other sessions end."""
         signed, given, now_s = request[SIGNED], await read_form(request), self._clock.time_s()
         name = signed.token.name
         if not signed.token.token_id.startswith(PERSON):
-            return self._account(request, status=409, error="This session is a token's, which has no password.")
+            return await self._account(request, status=409, error=_NOT_A_PERSON)
         if (wait_s := self._by_name.wait_s(name, now_s)) > 0:
             return _wait(wait_s)
         person = await self._people.find(name)
         if not await self._passwords.is_right(None if person is None else person.password, given.get("old", "")):
             self._by_name.note_failure(name, now_s)
-            return self._account(request, status=401, error="The present password is wrong.")
+            return await self._account(request, status=401, error="The present password is wrong.")
         try:
             chosen = await self._passwords.hash(given.get("password", ""))
         except PasswordError as error:
-            return self._account(request, status=422, error=f"{error}".capitalize())
+            return await self._account(request, status=422, error=f"{error}".capitalize())
         await self._people.set_password(name, chosen, now_s=self._clock.time_s())
         self._end_sessions(signed.token.token_id)
         answer = self._begin(request, signed.token, "/account")
         self._sessions.of_bearer(signed.token.token_id)[0].say("The password was changed; other sessions have ended.")
         return answer
+
+    async def make_token(self, request: web.Request) -> web.Response:
+        """Create a token for a phone or a program of whoever has signed in; only this page shows it."""
+        own, given = request[SIGNED].token, await read_form(request)
+        if not own.token_id.startswith(PERSON):
+            return await self._account(request, status=409, error=_NOT_A_PERSON)
+        scope: Scope = "read" if own.scope == "read" else "write"
+        label, now_s = given.get("name", "").strip(), self._clock.time_s()
+        count = sum(each.person == own.name for each in await self._queries.access.tokens())
+        if not label or count >= _MOST_TOKENS:
+            error = "Say what the token is for." if not label else f"You have {count} tokens: drop one first."
+            return await self._account(request, status=422, error=error)
+        try:
+            token, made = new_token(f"{own.name}: {label}", scope, now_s=now_s, expires_in_s=None, person=own.name)
+            await self._queries.access.add_token(token)
+        except (BadRequestError, ConflictError) as error:
+            return await self._account(request, status=422, error=str(error))
+        return await self._account(request, status=201, made=made)
+
+    async def drop_token(self, request: web.Request) -> web.StreamResponse:
+        """Revoke a token of whoever has signed in."""
+        name, own = request.match_info["name"], request[SIGNED].token
+        if not any(each.name == name and each.person == own.name for each in await self._queries.access.tokens()):
+            raise NotFoundError(f"you have no token {name!r}")
+        await self._queries.access.drop_token(name, self._clock.time_s())
+        request[SIGNED].session.say("The token was revoked.")
+        raise web.HTTPSeeOther("/account")
 
     async def end_others(self, request: web.Request) -> web.StreamResponse:
         """End the other sessions of whoever has signed in."""
@@ -146,16 +177,17 @@ class Entrance:
             self._sessions.end(each)
         return len(others)
 
-    def _account(self, request: web.Request, *, status: int = 200, error: str = "") -> web.Response:
+    async def _account(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
         signed = request[SIGNED]
         sessions = [
             {"begun": iso_time(each.begun_s), "where": each.where, "is_this": each is signed.session}
             for each in self._sessions.of_bearer(signed.token.token_id)
         ]
         is_person = signed.token.token_id.startswith(PERSON)
-        return self._renderer.page(
-            request, "account.html", status=status, sessions=sessions, is_person=is_person, error=error
-        )
+        tokens = await self._queries.access.tokens() if is_person else ()
+        shown = {"error": "", "made": "", "sessions": sessions, "is_person": is_person}
+        shown["tokens"] = [payloads.token(each) for each in tokens if each.person == signed.token.name]
+        return self._renderer.page(request, "account.html", status=status, **{**shown, **facts})
 
     # -- how
 

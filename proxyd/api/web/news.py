@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.auth import reader_of
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import FaultsError
@@ -139,7 +140,7 @@ class News:
         found, error = None, ""
         if request.query.get("q", "").strip():
             try:
-                found = await self._listings.items.find_items(read_query(request, wire.ItemsWindow))
+                found = await self._listings.items.find(read_query(request, wire.ItemsWindow), reader_of(request))
             except (BadSearchError, BusyError) as refused:
                 error = refused.message
             except FaultsError as refused:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from proxyd.api.auth import SCOPES
-from proxyd.api.passwords import invite
+from proxyd.api.passwords import invite, remove
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.api.web.page_gate import SIGNED, came_by_https, read_form
@@ -39,7 +39,7 @@ class PeoplePages:
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Remove a person and end their sessions."""
-        await self._queries.people.drop(request.match_info["name"], self._queries.clock.time_s())
+        await remove(self._queries, request.match_info["name"])
         request[SIGNED].session.say("They can sign in no more.")
         raise web.HTTPSeeOther("/people")
 

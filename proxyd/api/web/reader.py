@@ -10,6 +10,7 @@ from markupsafe import Markup
 from yarl import URL
 
 from proxyd.api import wire
+from proxyd.api.auth import reader_of
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError
@@ -66,8 +67,9 @@ class ReaderPages:
         """List the items of a view."""
         asked = read_query(request, _Asked)
         window = wire.ItemsWindow(**asked.model_dump())
-        found = await self._items.find_items(window)
-        folders = await self._reading.folders()
+        person = reader_of(request)
+        found = await self._items.find(window, person)
+        folders = await self._reading.folders(person)
         return self._render(
             request,
             "read.html",
@@ -76,20 +78,20 @@ class ReaderPages:
             folders=folders,
             counted=_Count,
             views=[each.value for each in View],
-            unread=await self._count_unread(asked, folders),
+            unread=await self._count_unread(asked, folders, person),
             newest=max((each.position for each in found.items), default=0),
         )
 
     async def article(self, request: web.Request) -> web.Response:
         """Show an item, and mark it as read."""
         position = parse_position(request.match_info["position"], _NOT_A_POSITION)
-        asked = read_query(request, _Asked)
-        shown = await self._items.get_item(str(position))
+        asked, person = read_query(request, _Asked), reader_of(request)
+        shown = await self._items.show(position, person)
         if not shown.read and _is_opened(request):
-            await self._reading.mark([position], read=True)
-        shelf = await self._reading.shelf(View(asked.view), profile=asked.profile, source=asked.source)
+            await self._reading.mark([position], person, read=True)
+        shelf = await self._reading.shelf(View(asked.view), person, profile=asked.profile, source=asked.source)
         kept = View.STARRED if shelf.view is View.STARRED else View.ALL
-        newer = await self._reading.shelf(kept, profile=asked.profile, source=asked.source)
+        newer = await self._reading.shelf(kept, person, profile=asked.profile, source=asked.source)
         older = await self._reading.stored.find(shelf, before=position, limit=1)
         event = await self._history.event(shown.source, shown.event)  # that of a starred change is not kept with it
         return self._render(
@@ -114,7 +116,8 @@ class ReaderPages:
         """Mark an item as read, unread, starred or not."""
         position = parse_position(request.match_info["position"], _NOT_A_POSITION)
         form = await read_form(request)
-        await self._reading.mark([position], read=_truth(form, "read"), starred=_truth(form, "starred"))
+        read, starred = _truth(form, "read"), _truth(form, "starred")
+        await self._reading.mark([position], reader_of(request), read=read, starred=starred)
         raise web.HTTPSeeOther(URL(local_path(form.get("back", "/read")), encoded=True))
 
     async def mark_many(self, request: web.Request) -> web.StreamResponse:
@@ -124,17 +127,17 @@ class ReaderPages:
             positions = [parse_position(each, _NOT_A_POSITION) for each in form["items"].split(",") if each]
             if len(positions) > _MOST_MARKED:
                 raise BadRequestError(f"mark at most {_MOST_MARKED} items at once")
-            await self._reading.mark(positions, read=True)
+            await self._reading.mark(positions, reader_of(request), read=True)
         else:
             up_to = parse_position(form.get("up_to", ""), _NOT_A_POSITION)
             profile, source = form.get("profile") or None, form.get("source") or None
-            await self._reading.mark_up_to(up_to, profile=profile, source=source)
+            await self._reading.mark_up_to(up_to, reader_of(request), profile=profile, source=source)
         raise web.HTTPSeeOther(URL(local_path(form.get("back", "/read")), encoded=True))
 
-    async def _count_unread(self, asked: _Asked, folders: Folders) -> _Count:
+    async def _count_unread(self, asked: _Asked, folders: Folders, person: str) -> _Count:
         if asked.profile is None and asked.source is None:
             return _Count(folders.unread, folders.is_more)
-        shelf = await self._reading.shelf(View.UNREAD, profile=asked.profile, source=asked.source)
+        shelf = await self._reading.shelf(View.UNREAD, person, profile=asked.profile, source=asked.source)
         counts: UnreadCounts = await self._reading.stored.count(shelf)
         return _Count(counts.total, counts.is_more)
 

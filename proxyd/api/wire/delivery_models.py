@@ -166,6 +166,9 @@ class TokenWanted(WireModel):
     profiles: Annotated[list[str], Field(max_length=100)] = Field(
         default_factory=list, description="which it reads, with scope `read`; empty: all"
     )
+    person: str | None = Field(
+        None, description="whose it is: it marks items for them, does no more than they may, and ends with them"
+    )
 
 
 class TokenMade(WireModel):
@@ -213,3 +216,4 @@ class TokenShown(RowShown):
     created: Time
     expires: Time | None
     profiles: list[str] = Field(description="which it reads; empty: all")
+    person: str | None = Field(description="whose it is, if it is a person's")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, create_engine, insert
 
+from proxyd.store.api_rows import ME
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import sqlite_url
-from proxyd.store.item_rows import ME, Shelf, View, _read_items, _Scan
+from proxyd.store.item_rows import Shelf, View, _read_items, _Scan
 from tests.databases import migrated_file
 
 SMALL, LARGE = 10_000, 100_000
