@@ -71,7 +71,7 @@ class Case:
     """One case: the rule, the classes of its sources, and the steps."""
 
     name: str
-    rule: str = "ON INSERT TO RSS"
+    trigger: str = "ON INSERT TO RSS"
     query: str = ""
     clauses: str = ""
     start: str = "NOW"
@@ -92,7 +92,7 @@ class Case:
         )
         query = self.query.replace('"', '""')
         return (
-            f'{CLASSES}{declared}INSERT NOTIFICATION "r" INTO "P" SET QUERY "{query}" SET TRIGGER "{self.rule}"\n'
+            f'{CLASSES}{declared}INSERT NOTIFICATION "r" INTO "P" SET QUERY "{query}" SET TRIGGER "{self.trigger}"\n'
             f"START {self.start} END {self.end} {self.clauses or 'SET UTILITY STRICT'};\n"
         )
 
@@ -105,9 +105,7 @@ def cases() -> Iterator[Case]:
             case = Case(name.strip())
             for line in lines:
                 _read_line(case, line.strip())
-            if case.rule.startswith(("WHERE ", "WHEN ", "THEN ")):
-                case.rule = f"{Case.rule} {case.rule}"
-            of = case.rule.partition(" TO ")[2].split()[0]
+            of = case.trigger.partition(" TO ")[2].split()[0]
             case.query = case.query or QUERIES.get(of, "SELECT title FROM RSS")
             case.sources = case.sources or {"s": "RSS" if of == "SOURCE" else of}
             written = {each.source for each in case.steps if each.at == 0}
@@ -118,7 +116,15 @@ def cases() -> Iterator[Case]:
 
 def _read_line(case: Case, line: str) -> None:
     key, _, value = line.partition(" ")
-    if key in {"rule", "query", "clauses", "start", "end", "total", "page", "hosts"}:
+    if key == "ON":
+        case.trigger = line
+    elif key in {"WHERE", "WHEN", "THEN"}:
+        case.trigger = f"{Case.trigger} {line}"
+    elif key == "SELECT":
+        case.query = line
+    elif key in {"SET", "FROM"}:
+        case.clauses = line
+    elif key in {"start", "end", "total", "page", "hosts"}:
         setattr(case, key, value.strip())
     elif key == "sources":
         case.sources = dict(pair.split(":") for pair in value.split())
