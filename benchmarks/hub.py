@@ -106,7 +106,7 @@ async def measure(folder: Path, quick: int, slow: int, pushes: int) -> list[floa
             url = f"http://{host}:{server.port}/{kind}/{number}"
             name = f"{number * 7919 % 100_003:06}"  # followers that hang are among the others
             follower = Follower(name, url, host, "P", "", "atom", token.token_id, "secret", now_s + LEASE_S, 0, 0)
-            await store.followers.keep(follower)
+            await store.followers.keep(follower, 0.0)
         found: list[float] = []
         async with hub_of(store) as hub:
             for number in range(pushes):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Doer:
-    """Who changes something, in which way (``api``, ``dashboard``, ``reader``, ``agent``, ``socket``, ``file``).
+    """Who changes something, and in which way: api, dashboard, reader, agent, hub, socket, or file.
 
     ``address`` is that of the connection, if it is one of the network.
     """

@@ -22,6 +22,7 @@ import structlog
 from yarl import URL
 
 from proxyd.base.clock import Signal
+from proxyd.base.doers import Doer, acting
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ConflictError, NotFoundError, ProbeError
@@ -104,7 +105,7 @@ class FeedHub:
         self._pushed = metrics.hub_pushes
         self._base = public_url.rstrip("/")
         self.news = Signal()  # notifications were recorded, or a wish came
-        self._wishes: dict[str, tuple[Follower, FollowWish]] = {}  # about which no callback is asked yet
+        self._wishes: dict[str, tuple[Follower, FollowWish, Doer]] = {}  # about which no callback is asked yet
         self._asked: Counter[str] = Counter()  # the hosts of callbacks that are asked, or will be
         self._under_way: set[str] = set()
         self._documents: OrderedDict[tuple[str, Topic, int], asyncio.Task[_Document | None]] = OrderedDict()
@@ -138,8 +139,8 @@ class FeedHub:
 
     # -- wishes
 
-    async def take_in(self, token_id: str, mac: str, wish: FollowWish) -> None:
-        """Take in a wish; its callback is asked afterwards whether that is what it wants.
+    async def take_in(self, token_id: str, mac: str, wish: FollowWish, address: str) -> None:
+        """Take in a wish that came from an address; its callback is asked afterwards whether that is what it wants.
 
         Raises ``NotFoundError``: there is no such feed, or the key is not one for it; ``ConflictError``: there are too
         many followers; ``BusyError``: too many callbacks are asked just now.
@@ -165,7 +166,7 @@ class FeedHub:
         if follower.follower_id not in self._wishes:
             await self._check_room(follower, is_end=wish.is_end)
             self._asked[follower.host] += follower.follower_id not in self._wishes
-        self._wishes[follower.follower_id] = follower, wish
+        self._wishes[follower.follower_id] = follower, wish, Doer(token.who, "hub", address)
         self.news.notify()
 
     async def _check_room(self, follower: Follower, *, is_end: bool) -> None:
@@ -220,8 +221,9 @@ class FeedHub:
         """Start what is due, and return the tasks."""
         wishes, self._wishes = self._wishes, {}
         tasks = []
-        for follower, wish in wishes.values():
-            tasks.append(start(self._ask(follower, wish), name="ask a follower"))
+        for follower, wish, doer in wishes.values():
+            with acting(doer):  # the task goes on in this context
+                tasks.append(start(self._ask(follower, wish), name="ask a follower"))
         await self._note_news()
         if not self._under_way:
             self._documents.clear()
@@ -267,7 +269,7 @@ class FeedHub:
         if not answer.is_accepted or not hmac.compare_digest(answer.body, challenge.encode()):
             log.info("a callback does not confirm what was asked in its name", status=answer.status, **fields)
         elif wish.is_end:
-            await self._store.followers.drop(follower.follower_id)
+            await self._store.followers.drop(follower, self._clock.time_s())
         else:
             await self._keep(follower, lease_s)
 
@@ -275,7 +277,7 @@ class FeedHub:
         newest = await self._store.history.newest_position()
         until_s = self._clock.time_s() + lease_s
         kept = replace(follower, lease_until_s=until_s, sent_position=newest, owed_position=newest)
-        await self._store.followers.keep(kept)
+        await self._store.followers.keep(kept, self._clock.time_s())
         if (now := await self._store.history.newest_position()) > newest:  # others know of it already
             await self._store.followers.owe([follower.profile], [follower.rule], now)
 
@@ -328,7 +330,7 @@ class FeedHub:
         return False
 
     async def _end(self, follower: Follower, why: str) -> None:
-        await self._store.followers.drop(follower.follower_id)
+        await self._store.followers.drop(follower, self._clock.time_s())
         self._pushed.labels("ended").inc()
         log.warning("a follower gets no more pushes", why=why, **_shown(follower))
 

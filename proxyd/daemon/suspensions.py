@@ -160,7 +160,7 @@ class Suspensions:
             )
             return SuspensionChange(f"rule {name} is not suspended{muted}", None, is_new=False)
         self.failing.resume(name)
-        await self._store.failing.keep(self.failing.all().keys())
+        await self._store.failing.resume(name, self._clock.time_s())
         return SuspensionChange(f"rule {name} is evaluated again, on what its sources show from now on", None)
 
     async def mute(

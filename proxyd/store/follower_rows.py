@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
+from proxyd.base.doers import current_doer
+from proxyd.store.audit_rows import note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.rows import as_type
@@ -36,6 +38,11 @@ class Follower:
     owed_position: int
     due_s: float = 0.0
     failures: int = 0
+
+    @property
+    def topic(self) -> str:
+        """What it follows, in words."""
+        return f"rule {self.rule} of profile {self.profile}" if self.rule else f"profile {self.profile}"
 
 
 class FollowerCounts(NamedTuple):
@@ -68,8 +75,9 @@ class SqlFollowers:
         found = await self._read(select(t.followers).where(t.followers.c.follower_id == follower_id))
         return as_type(Follower, found[0]) if found else None
 
-    async def keep(self, follower: Follower) -> None:
+    async def keep(self, follower: Follower, now_s: float) -> None:
         """Store a follower; one that is known keeps its place in the notifications."""
+        doer = current_doer()
         kept = ("secret", "token_id", "lease_until_s")
 
         def write(connection: Connection) -> None:
@@ -78,13 +86,20 @@ class SqlFollowers:
             renewed = update(t.followers).where(same).values(**{name: row[name] for name in kept})
             if not connection.execute(renewed).rowcount:
                 connection.execute(insert(t.followers).values(row))
+                note_deed(connection, doer, now_s, "follow", follower.topic, f"pushed to {follower.host}")
 
         await self._writer.submit(write)
 
-    async def drop(self, follower_id: str) -> None:
+    async def drop(self, follower: Follower, now_s: float) -> None:
         """Forget a follower."""
-        gone = delete(t.followers).where(t.followers.c.follower_id == follower_id)
-        await self._writer.submit(lambda connection: connection.execute(gone))
+        doer = current_doer()
+        gone = delete(t.followers).where(t.followers.c.follower_id == follower.follower_id)
+
+        def write(connection: Connection) -> None:
+            if connection.execute(gone).rowcount:
+                note_deed(connection, doer, now_s, "unfollow", follower.topic, f"pushed to {follower.host}")
+
+        await self._writer.submit(write)
 
     async def rules_after(self, position: int) -> list[str]:
         """Return the rules of the notifications after a position."""

@@ -36,6 +36,16 @@ class SqlFailingRules:
         """Return every rule that failed the last time, by name."""
         return {row.rule: as_type(FailingRule, row) for row in await self._read(select(t.failing_rules))}
 
+    async def resume(self, rule: str, now_s: float) -> None:
+        """Forget a rule, because somebody has it evaluated again."""
+        doer = current_doer()
+
+        def write(connection: Connection) -> None:
+            _forget(connection, [rule])
+            note_deed(connection, doer, now_s, "resume", f"rule {rule}")
+
+        await self._writer.submit(write)
+
     async def keep(self, rules: Collection[str]) -> None:
         """Forget all rules but these."""
 

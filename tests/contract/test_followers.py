@@ -19,7 +19,7 @@ async def names_due(store: SqlStore, now_s: float = 0.0) -> list[str]:
 
 async def test_those_of_a_profile_and_those_of_a_rule_are_owed_what_it_told(store: SqlStore) -> None:
     for each in (ONE, OF_RULE, OTHER):
-        await store.followers.keep(each)
+        await store.followers.keep(each, 0.0)
     assert await names_due(store) == []
     await store.followers.owe(["P"], ["r"], 7)
     assert await names_due(store) == ["1", "2"]
@@ -32,14 +32,14 @@ async def test_those_of_a_profile_and_those_of_a_rule_are_owed_what_it_told(stor
 
 
 async def test_a_renewal_keeps_the_place_of_a_follower(store: SqlStore) -> None:
-    await store.followers.keep(ONE)
+    await store.followers.keep(ONE, 0.0)
     await store.followers.note_sent("1", 9)
-    await store.followers.keep(replace(ONE, secret="new", lease_until_s=2000.0, sent_position=0))
+    await store.followers.keep(replace(ONE, secret="new", lease_until_s=2000.0, sent_position=0), 0.0)
     assert await store.followers.find("1") == replace(ONE, secret="new", lease_until_s=2000.0, sent_position=9)
 
 
 async def test_an_older_copy_of_the_database_owes_what_it_tells_from_then_on(store: SqlStore) -> None:
-    await store.followers.keep(replace(ONE, sent_position=90, owed_position=90))
+    await store.followers.keep(replace(ONE, sent_position=90, owed_position=90), 0.0)
     await store.followers.owe_all(8)
     assert await names_due(store) == []
     await store.followers.owe_all(9)
@@ -48,8 +48,8 @@ async def test_an_older_copy_of_the_database_owes_what_it_tells_from_then_on(sto
 
 async def test_they_are_counted_by_host_and_token_and_go_with_their_lease(store: SqlStore) -> None:
     for each in (ONE, OF_RULE, OTHER):
-        await store.followers.keep(each)
+        await store.followers.keep(each, 0.0)
     assert await store.followers.counts("a.example", "t") == (3, 2, 2)
-    await store.followers.drop("1")
+    await store.followers.drop(ONE, 0.0)
     await expire(store.writer, 1001.0, retention_s=86400.0)
     assert await store.followers.counts("a.example", "t") == (0, 0, 0)

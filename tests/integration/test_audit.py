@@ -11,13 +11,16 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api.auth import new_token
-from proxyd.app.server import make_app
+from proxyd.api.listings import Listings
+from proxyd.api.rest.live_streams import Streams, StreamSettings
+from proxyd.app.server import endpoints, make_app
 from proxyd.app.wiring import create_token
 from proxyd.client import Client
 from proxyd.config.loading import load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.field_values import iso_time
 from proxyd.store.backups import open_store
+from tests.fakes import no_queries
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
 from tests.integration.dashboard_world import Browser
@@ -25,6 +28,20 @@ from tests.integration.test_agents import call, over_http
 from tests.integration.test_google_reader import Phone
 
 WATCH = 'WATCH \'https://b.example/feed\' AS "b" INTO "New";'
+
+
+NOTED = {
+    *("declare", "drop_profile", "import_feeds", "restore", "pause", "resume", "mute", "unmute", "accept_move"),
+    *("replay", "replay_dead", "make_token", "drop_token", "invite_person", "drop_person"),
+}
+CHANGE_NOTHING_OF_OTHERS = {"mark_items", "probe", "reload", "test_deliveries"}
+"""What is not noted: marks of one's own, requests and messages that are sent now, and what the files say anyway."""
+
+
+def test_each_route_that_changes_something_is_noted_or_has_a_reason_not_to_be() -> None:
+    found = endpoints(no_queries(), Listings(no_queries()), Streams(no_queries(), StreamSettings()))
+    changing = {each.handler.__name__ for each in found if each.method != "GET" and each.scope is not None}
+    assert changing == NOTED | CHANGE_NOTHING_OF_OTHERS
 
 
 @pytest.fixture

@@ -369,22 +369,34 @@ async def test_following_ends_only_if_the_callback_confirms_it(world: World) -> 
     assert await world.followers() == []
 
 
+async def test_who_begins_and_ends_to_follow_is_in_the_audit_log(world: World) -> None:
+    token = await world.token("phone")
+    for form in ({}, {}, {"mode": "unsubscribe"}):
+        await world.follow(token, f"{FEED}?rule=r", **form)
+    deeds = await world.store.audit.find_deeds(before=None, limit=2)
+    assert [(each.who, each.way, each.address, each.did, each.subject) for each in reversed(deeds)] == [
+        ("token phone", "hub", "127.0.0.1", "follow", "rule r of profile P"),
+        ("token phone", "hub", "127.0.0.1", "unfollow", "rule r of profile P"),
+    ]
+    assert {each.detail for each in deeds} == {"pushed to 127.0.0.1"}
+
+
 # -- limits
 
 
 async def test_a_host_has_a_bounded_number_of_followers(world: World) -> None:
     links = await world.links(await world.token())
     for number in range(MOST_OF_HOST):
-        await world.store.followers.keep(follower(str(number), host="127.0.0.1"))
+        await world.store.followers.keep(follower(str(number), host="127.0.0.1"), 0.0)
     assert await world.ask(links["hub"], links["self"]) == 409
-    await world.store.followers.drop("0")
+    await world.store.followers.drop(follower("0"), 0.0)
     assert await world.ask(links["hub"], links["self"]) == 202
 
 
 async def test_a_hub_has_a_bounded_number_of_followers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     links = await world.links(await world.token())
     monkeypatch.setattr(feed_hub, "MOST_FOLLOWERS", 1)
-    await world.store.followers.keep(follower("1"))
+    await world.store.followers.keep(follower("1"), 0.0)
     assert await world.ask(links["hub"], links["self"]) == 409
 
 
@@ -518,7 +530,7 @@ async def test_a_hundred_followers_that_hang_delay_none_of_nine_hundred_others(w
     for n in range(1000):
         kind = "slow" if n % 10 == 0 else "quick"
         kept = follower(f"{n:04}", token_id=token.token_id, callback=f"https://{kind}.example/{n}")
-        await world.store.followers.keep(kept)
+        await world.store.followers.keep(kept, 0.0)
     calls = Calls()
     hub = another_hub(world, calls)
     for turn in (1, 2):  # at the second, those that hang are known

@@ -144,7 +144,7 @@ class HubRequests:
         if self._quotas is not None and (left := self._quotas.take(token_id, self._clock.time_s())).is_over:
             return too_many(left.reset_s)
         body = await read_bytes(request.clone(client_max_size=_MOST_BYTES))
-        await self._hub.take_in(token_id, mac, wish_of(body))
+        await self._hub.take_in(token_id, mac, wish_of(body), request.remote or "")
         return web.Response(status=202)
 
 

@@ -116,11 +116,11 @@ class DeedShown(RowShown):
 
     at: Time
     who: str = Field(description="a person, `token NAME`, `the command line`, `the profiles folder` or `proxyd` itself")
-    way: str = Field(description="`api`, `dashboard`, `reader` (of phones), `agent`, `socket` or `file`")
+    way: str = Field(description="`api`, `dashboard`, `reader` (of phones), `agent`, `hub`, `socket` or `file`")
     address: str = Field(description="of the connection, which may be that of a reverse proxy; empty if there was none")
     did: str = Field(
         description="`declare`, `remove`, `pause`, `resume`, `mute`, `unmute`, `replay`, `accept move`, `make token`, "
-        "`revoke token`, `invite` or `choose password`"
+        "`revoke token`, `invite`, `choose password`, `follow` or `unfollow` (the feed of a profile)"
     )
     subject: str = Field(description="the names of what it was done to, at most 20")
     detail: str
