@@ -76,7 +76,7 @@ async def hub_of(store: SqlStore) -> AsyncIterator[FeedHub]:
     declarations: Any = SimpleNamespace(declaration=checked.declaration)
     guard, clock = Guard([ip_network("127.0.0.0/8")]), SystemClock()
     async with make_session(guard, contact="") as session:
-        calls = HubClient(session, guard, HostTokens(clock, 0.0))
+        calls = HubClient(session, guard, HostTokens(clock, 0.0), HostTokens(clock, 0.0))
         rng = np.random.default_rng(1)
         hub = FeedHub(declarations, store, calls, clock, rng, Metrics(), "https://proxyd.example.org")
         running = asyncio.create_task(hub.run())

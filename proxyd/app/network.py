@@ -120,7 +120,8 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
                 browser=browser,
                 tracer=tracer,
             )
-            yield Network(guard, session, prober, parser, HubClient(session, guard, tokens), tokens)
+            hubs = HubClient(session, guard, tokens, HostTokens(clock, settings.host_spacing))
+            yield Network(guard, session, prober, parser, hubs, tokens)
 
 
 @asynccontextmanager

@@ -167,7 +167,7 @@ async def open_world(
         ClientSession() as client,
     ):
         callback.url = str(server.make_url("/called?back=1"))
-        calls = HubClient(session, guard or network.guard, HostTokens(clock, 0.0))
+        calls = HubClient(session, guard or network.guard, HostTokens(clock, 0.0), HostTokens(clock, 0.0))
         parts = Resources(
             clock=clock,
             store=store,

@@ -154,7 +154,7 @@ async def test_a_webhook_to_it_is_given_up_at_once(host: str, inside: Listener) 
 @pytest.mark.parametrize("host", REFUSED)
 async def test_a_hub_at_it_is_not_asked(host: str, inside: Listener) -> None:
     async with make_session(Guard(), contact="x", resolver=NamesResolver(), limits=ONCE) as session:
-        hub = HubClient(session, Guard(), HostTokens(FakeClock(), 0))
+        hub = HubClient(session, Guard(), tokens := HostTokens(FakeClock(), 0), tokens)
         with pytest.raises((BlockedAddressError, FetchError)):
             await hub.request(f"http://{host}:{inside.port}/", {"hub.mode": "subscribe"})
     assert inside.paths == []

@@ -42,7 +42,8 @@ async def hub_with(redirects: Mapping[str, str], *, timeout_s: float = 30.0) -> 
     app.router.add_post("/{path}", handle)
     guard = Guard([ip_network("127.0.0.0/8")])
     async with TestServer(app, host="127.0.0.1") as server, make_session(guard, contact="") as session:
-        hub = Hub(HubClient(session, guard, HostTokens(FakeClock(), 0.0), timeout_s=timeout_s))
+        tokens = HostTokens(FakeClock(), 0.0)
+        hub = Hub(HubClient(session, guard, tokens, tokens, timeout_s=timeout_s))
         hub.url = str(server.make_url("/"))
         yield hub
 
@@ -83,3 +84,18 @@ async def test_a_hub_that_does_not_answer_in_time_and_one_that_is_not_there() ->
         with pytest.raises(FetchError, match="onnect"):
             await hub.client.request(f"http://127.0.0.1:{unused_port()}/hub", FORM)
         assert hub.paths == []
+
+
+async def test_a_question_to_a_callback_holds_up_no_probe_of_its_host() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text="c")
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    guard, clock = Guard([ip_network("127.0.0.0/8")]), FakeClock()
+    probes = HostTokens(clock, 60.0)
+    async with TestServer(app, host="127.0.0.1") as server, make_session(guard, contact="") as session:
+        client = HubClient(session, guard, probes, HostTokens(clock, 60.0))
+        assert (await client.ask_follower(str(server.make_url("/")), {"hub.challenge": "c"})).body == b"c"
+        async with probes.turn("127.0.0.1"):  # it would wait for a clock that stands still
+            assert clock.sleepers == 0

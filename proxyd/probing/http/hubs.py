@@ -46,14 +46,24 @@ class HubClient:
     ----------
     tokens
         Spaces the requests to one host, shared with the probes; waiting for them does not count towards ``timeout_s``.
+    turns_of_followers
+        Spaces the questions to the host of a callback. The probes have other turns: whoever may read a feed would hold
+        them up by naming callbacks at their host.
     """
 
     def __init__(
-        self, session: aiohttp.ClientSession, guard: Guard, tokens: HostTokens, *, timeout_s: float = 30.0
+        self,
+        session: aiohttp.ClientSession,
+        guard: Guard,
+        tokens: HostTokens,
+        turns_of_followers: HostTokens,
+        *,
+        timeout_s: float = 30.0,
     ) -> None:
         self._session = session
         self._guard = guard
         self._tokens = tokens
+        self._turns_of_followers = turns_of_followers
         self._timeout_s = timeout_s
 
     async def request(self, url: str, form: Mapping[str, str]) -> None:
@@ -95,10 +105,10 @@ class HubClient:
     async def ask_follower(self, callback: str, query: Mapping[str, str]) -> FollowerAnswer:
         """Ask a callback, with a query added to its own, whether it asked for something; raises as ``call`` does.
 
-        It waits for a turn at the host, like a probe: anybody's address may be given as a callback.
+        It waits for a turn at the host, because anybody's address may be given as a callback.
         """
         target = _target(callback)
-        async with self._tokens.turn(target.raw_host or ""):
+        async with self._turns_of_followers.turn(target.raw_host or ""):
             return await self._call("GET", target.extend_query(query), {}, None)
 
     async def push_to_follower(self, callback: str, headers: Mapping[str, str], body: bytes) -> FollowerAnswer:
