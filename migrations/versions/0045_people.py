@@ -15,6 +15,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(), primary_key=True),
         sa.Column("scope", sa.String(), nullable=False),
         sa.Column("reader", sa.String(), nullable=False),
+        sa.Column("profiles", sa.JSON(), nullable=False, server_default="[]"),
         sa.Column("since_s", sa.Float(), nullable=False),
         sa.Column("password", sa.String()),
         sa.Column("invitation", sa.String(), unique=True),

@@ -18,7 +18,9 @@ from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
 from proxyd.base.doers import Doer, acting
-from proxyd.store.api_rows import ME, Scope, Token
+from proxyd.daemon.reading import NOBODY, ItemReader
+from proxyd.store.api_rows import Scope, Token
+from proxyd.store.person_rows import Person
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)
@@ -65,22 +67,31 @@ async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False)
         return None
     token = await queries.access.find_token(match[1])
     is_right = hmac.compare_digest("" if token is None else token.sha256, _digest(match[2]))
-    if token is None or not is_right or (token.profiles and not may_be_bound):
+    if token is None or not is_right:
         return None
     if token.expires_s is not None and token.expires_s <= queries.clock.time_s():
         return None
-    if token.person is None:
-        return token
-    person = await queries.people.find(token.person)
-    if person is None:
-        return None
-    return replace(token, scope=min(token.scope, person.scope, key=SCOPES.index), reader=person.reader)
+    if token.person is not None:
+        person = await queries.people.find(token.person)
+        token = None if person is None else _narrow(token, person)
+    return None if token is None or (token.profiles and not may_be_bound) else token
 
 
-def reader_of(request: web.Request) -> str:
-    """Return for whom a request marks items as read."""
+def _narrow(token: Token, person: Person) -> Token | None:
+    """Return a token as its person may use it; ``None`` if they read none of its profiles."""
+    profiles = token.profiles or person.profiles
+    if token.profiles and person.profiles:
+        profiles = tuple(each for each in token.profiles if each in person.profiles)
+        if not profiles:
+            return None
+    scope = min(token.scope, person.scope, key=SCOPES.index)
+    return replace(token, scope=scope, profiles=profiles, marks_as=person.reader)
+
+
+def reader_of(request: web.Request) -> ItemReader:
+    """Return who reads by a request."""
     token = request.get(BEARER)
-    return ME if token is None else token.reader
+    return NOBODY if token is None else ItemReader(token.marks_as, token.profiles)
 
 
 def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler: Handler) -> Handler:

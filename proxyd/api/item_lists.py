@@ -23,6 +23,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import OF_FEEDS, OF_ITEMS
 from proxyd.core.texts.safe_text import is_web
+from proxyd.daemon.reading import ItemReader
 from proxyd.store.item_rows import StoredArticle, View
 from proxyd.store.listed_rows import FoundItem
 
@@ -75,18 +76,18 @@ class ItemLists:
         """List items, those seen last first: those of a view, or those that a search finds."""
         return await self.find(read_query(request, wire.ItemsWindow), reader_of(request))
 
-    async def find(self, asked: wire.ItemsWindow, person: str) -> wire.Page[wire.ItemFound]:
-        """Return what ``find_items`` lists for a person."""
+    async def find(self, asked: wire.ItemsWindow, reader: ItemReader) -> wire.Page[wire.ItemFound]:
+        """Return what ``find_items`` lists for somebody."""
         at = read_position(asked.cursor)
         if asked.q is not None:
             if asked.profile is not None or asked.view != "all":
                 raise BadRequestError("a search takes no view and no profile")
             found = await self._search.search(
-                asked.q, source_id=asked.source, before=at, limit=asked.limit + 1, person=person
+                asked.q, source_id=asked.source, before=at, limit=asked.limit + 1, person=reader.marks_as
             )
             found, next_cursor = page_of(found, asked.limit)
             return wire.Page[wire.ItemFound](items=[_item_found(each) for each in found], next_cursor=next_cursor)
-        shelf = await self._reading.shelf(View(asked.view), person, profile=asked.profile, source=asked.source)
+        shelf = await self._reading.shelf(View(asked.view), reader, profile=asked.profile, source=asked.source)
         page = await self._reading.stored.find(shelf, before=at, limit=asked.limit)
         next_cursor = None if page.rest is None else cursor_of(str(page.rest))
         return wire.Page[wire.ItemFound](items=[_item_found(each) for each in page.items], next_cursor=next_cursor)
@@ -99,9 +100,9 @@ class ItemLists:
         position = parse_position(request.match_info["position"], "an item's position is a number")
         return await self.show(position, reader_of(request))
 
-    async def show(self, position: int, person: str) -> wire.ItemShown:
-        """Return what ``get_item`` shows a person."""
-        return await asyncio.to_thread(item_shown, await self._reading.full_article(position, person))
+    async def show(self, position: int, reader: ItemReader) -> wire.ItemShown:
+        """Return what ``get_item`` shows somebody."""
+        return await asyncio.to_thread(item_shown, await self._reading.full_article(position, reader))
 
     async def mark_items(self, request: web.Request) -> wire.MarksMade:
         """Mark items as read, unread or starred, or everything up to a position as read."""

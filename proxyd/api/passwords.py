@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
@@ -13,6 +14,7 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 from proxyd.api.auth import SCOPES
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
+from proxyd.core.language import no_such
 from proxyd.store.api_rows import ME, Scope
 
 INVITED_S = 86400.0
@@ -101,18 +103,27 @@ def invitation_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-async def invite(queries: Queries, name: str, scope: Scope) -> str:
+async def invite(queries: Queries, name: str, scope: Scope, profiles: Sequence[str] = ()) -> str:
     """Add a person, or give one another scope and password; return the path at which they choose it, once.
 
-    Raises ``BadRequestError`` if nobody can have this name or scope.
+    Whoever reads only some profiles keeps them unless others are named.
+
+    Raises ``BadRequestError`` if nobody can have this name or scope, ``NotFoundError`` if there is no such profile.
     """
     if scope not in SCOPES:
         raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
     if not 1 <= len(name) <= _MOST_NAME or not name.isprintable() or name != name.strip() or name in {".", ".."}:
         raise BadRequestError(f"a person's name must have 1 to {_MOST_NAME} printable characters, no blanks around it")
+    known = queries.profiles.declaration.profiles
+    if unknown := [each for each in profiles if each not in known]:
+        raise no_such("profile", unknown[0], known)
+    person = await queries.people.find(name)
+    its = tuple(dict.fromkeys(profiles)) or (() if person is None else person.profiles)
+    if its and scope != "read":
+        raise BadRequestError(f"{name} reads only some profiles, with scope read; remove {name} first to give more")
     secret, now_s = secrets.token_urlsafe(32), queries.clock.time_s()
     until_s = now_s + INVITED_S
-    await queries.people.invite(name, scope, invitation=invitation_of(secret), until_s=until_s, now_s=now_s)
+    await queries.people.invite(name, scope, its, invitation=invitation_of(secret), until_s=until_s, now_s=now_s)
     return f"/welcome/{secret}"
 
 

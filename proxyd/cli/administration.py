@@ -307,6 +307,13 @@ PERSON = Verb("person", "invite, list or drop people who sign in", ["proxyd pers
         argument(
             "--scope", "admin includes write, write includes read", required=True, choices=("read", "write", "admin")
         ),
+        argument(
+            "--profile",
+            "a profile that they read, and nothing else; repeat it for others (default: all)",
+            action="append",
+            default=[],
+            metavar="NAME",
+        ),
         *ASKING,
     ],
 )
@@ -315,7 +322,8 @@ def invite_person(options: argparse.Namespace) -> int:
 
     Somebody who is known gets the scope at once, and another password when the link is used.
     """
-    made = ask(options, lambda client: client.invite_person(options.name, options.scope))
+    asked = options.name, options.scope
+    made = ask(options, lambda client: client.invite_person(*asked, profiles=options.profile))
     link = dashboard_of(options) + made["link"]
     return print_answer(options, {**made, "link": link}, [link])
 
@@ -327,8 +335,11 @@ def people(options: argparse.Namespace) -> int:
     return print_list(
         options,
         found,
-        ["name", "scope", "password"],
-        lambda each: [each["name"], each["scope"], "chosen" if each["has_password"] else "not yet"],
+        ["name", "scope", "reads", "password"],
+        lambda each: [
+            *(each["name"], each["scope"], ", ".join(each["profiles"]) or "all"),
+            "chosen" if each["has_password"] else "not yet",
+        ],
     )
 
 

@@ -338,6 +338,7 @@ class PersonShown(TypedDict):
 
     name: str
     scope: Literal["read", "write", "admin"]
+    profiles: list[str]
     has_password: bool
 
 

@@ -45,6 +45,17 @@ class Folders:
     is_more: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ItemReader:
+    """Who reads: the name under which marks are stored, and the only profiles that are read, if not all."""
+
+    marks_as: str = ME
+    profiles: tuple[str, ...] = ()
+
+
+NOBODY = ItemReader()
+
+
 def no_such_item() -> NotFoundError:
     """Return the error for an item that does not exist, or not for whoever asks."""
     return NotFoundError("there is no such item; items are deleted when they are older than `retention`")
@@ -64,32 +75,54 @@ class Reading:
         self._zone = zone
         self._sources_of: tuple[Declaration | None, Mapping[str, frozenset[str]]] = (None, {})
 
-    async def shelf(self, view: View, person: str, *, profile: str | None = None, source: str | None = None) -> Shelf:
-        """Return which items a view shows to a person; raises ``NotFoundError`` if there is no such profile."""
-        sources = None if source is None else frozenset([source])
+    async def shelf(
+        self, view: View, reader: ItemReader, *, profile: str | None = None, source: str | None = None
+    ) -> Shelf:
+        """Return which items a view shows to somebody; raises ``NotFoundError`` for a profile that they do not read."""
+        sources = await self.sources_of(reader)
+        if source is not None:
+            sources = frozenset([source]) if sources is None else sources & {source}
         if profile is not None:
-            its = await self._sources(profile)
-            sources = its if sources is None else sources & its
-        return Shelf(view, sources, since_s=self._midnight_s(), person=person)
+            known = await self.folders_of(reader)
+            if profile not in known:
+                raise no_such("profile", profile, known)
+            sources = known[profile] if sources is None else sources & known[profile]
+        return Shelf(view, sources, since_s=self._midnight_s(), person=reader.marks_as)
 
-    async def folders(self, person: str) -> Folders:
-        """Return the folders, with what a person has not read in each."""
-        counts = await self.stored.count(Shelf(person=person))
-        return await asyncio.to_thread(_folders, await self.sources_by_profile(), counts)
+    async def folders_of(self, reader: ItemReader) -> Mapping[str, frozenset[str]]:
+        """Return the sources of each profile that somebody reads."""
+        known = await self.sources_by_profile()
+        return {name: known[name] for name in reader.profiles if name in known} if reader.profiles else known
 
-    async def article(self, position: int, person: str = ME) -> StoredArticle:
-        """Return an item as a person has marked it; raises ``NotFoundError``."""
-        found = await self.stored.article(position, person)
-        if found is None:
+    async def sources_of(self, reader: ItemReader) -> frozenset[str] | None:
+        """Return the sources that somebody reads, or ``None`` for all."""
+        if not reader.profiles:
+            return None
+        return frozenset[str]().union(*(await self.folders_of(reader)).values())
+
+    async def folders(self, reader: ItemReader) -> Folders:
+        """Return the folders, with what somebody has not read in each."""
+        counts = await self.stored.count(await self.shelf(View.UNREAD, reader))
+        return await asyncio.to_thread(_folders, await self.folders_of(reader), counts)
+
+    async def article(self, position: int, reader: ItemReader = NOBODY) -> StoredArticle:
+        """Return an item as somebody has marked it; raises ``NotFoundError``, also if it is not for them."""
+        found = await self.articles([position], reader)
+        if not found:
             raise no_such_item()
-        return found
+        return found[0]
 
-    async def full_article(self, position: int, person: str = ME, *, again: bool = False) -> StoredArticle:
+    async def articles(self, positions: Sequence[int], reader: ItemReader) -> list[StoredArticle]:
+        """Return the items at some positions, at most a few hundred, that somebody reads, newest first."""
+        found, sources = await self.stored.articles(positions, reader.marks_as), await self.sources_of(reader)
+        return [each for each in found if sources is None or each.item.source_id in sources]
+
+    async def full_article(self, position: int, reader: ItemReader = NOBODY, *, again: bool = False) -> StoredArticle:
         """Return an item with the text of its page, if its source has FULL ARTICLES and its feed only a teaser.
 
         The page is fetched once; after a failure again when ``again`` is set, or an hour later.
         """
-        found = await self.article(position, person)
+        found = await self.article(position, reader)
         source = self._declarations.declaration.sources.get(found.item.source_id)
         link = found.item.link or ""
         if source is None or not source.full_articles or not is_web(link) or not _is_teaser(found.fields):
@@ -121,28 +154,24 @@ class Reading:
         return full
 
     async def mark(
-        self, positions: Sequence[int], person: str, *, read: bool | None = None, starred: bool | None = None
+        self, positions: Sequence[int], reader: ItemReader, *, read: bool | None = None, starred: bool | None = None
     ) -> int:
-        """Mark items for a person; return how many of them there are."""
+        """Mark items for somebody, of those that they read; return how many of them there are."""
+        if reader.profiles:
+            positions = [each.item.position for each in await self.articles(positions, reader)]
         now_s = self._clock.time_s()
-        return await self.stored.mark(positions, now_s=now_s, read=read, starred=starred, person=person)
+        return await self.stored.mark(positions, now_s=now_s, read=read, starred=starred, person=reader.marks_as)
 
     async def mark_up_to(
-        self, position: int, person: str, *, profile: str | None = None, source: str | None = None
+        self, position: int, reader: ItemReader, *, profile: str | None = None, source: str | None = None
     ) -> None:
         """Mark all items up to a position as read, of all sources, or of those of a profile, or of one."""
-        shelf = await self.shelf(View.ALL, person, profile=profile, source=source)
-        await self.stored.mark_up_to(position, shelf.sources, person)
+        shelf = await self.shelf(View.ALL, reader, profile=profile, source=source)
+        await self.stored.mark_up_to(position, shelf.sources, reader.marks_as)
 
     def _midnight_s(self) -> float:
         now = local_time(self._clock.time_s(), self._zone)
         return now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-
-    async def _sources(self, profile: str) -> frozenset[str]:
-        known = await self.sources_by_profile()
-        if profile not in known:
-            raise no_such("profile", profile, known)
-        return known[profile]
 
     async def sources_by_profile(self) -> Mapping[str, frozenset[str]]:
         """Return the sources of each profile; computed once for each declaration, because there may be many rules."""

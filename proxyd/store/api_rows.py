@@ -35,7 +35,7 @@ class Token:
     expires_s: float | None
     profiles: tuple[str, ...] = ()  # which it reads; empty: all
     person: str | None = None  # whose it is: it ends with the person, and does no more than the person may
-    reader: str = ME  # for whom it marks items; not stored with it
+    marks_as: str = ME  # for whom it marks items; not stored with it
 
     @property
     def who(self) -> str:

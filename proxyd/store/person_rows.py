@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from proxyd.base.doers import current_doer
 from proxyd.core.errors import NotFoundError
@@ -24,6 +25,7 @@ class Person:
     scope: Scope
     reader: str  # the name under which their marks are stored
     since_s: float  # since when their sessions are valid: they were added, or chose the present password
+    profiles: tuple[str, ...] = ()  # which they read, and nothing else; empty: all
     password: str | None = None  # its argon2 hash; ``None`` before they have chosen one
     invitation: str | None = None  # the SHA-256 of what their link holds, until they have used it
     invited_until_s: float | None = None
@@ -31,7 +33,8 @@ class Person:
     @property
     def bearer(self) -> Token:
         """What a session of theirs may do, in the form of a token that no request can send."""
-        return Token(f"{PERSON}{self.name}", self.name, self.scope, "", self.since_s, None, reader=self.reader)
+        bearer = Token(f"{PERSON}{self.name}", self.name, self.scope, "", self.since_s, None, self.profiles)
+        return replace(bearer, marks_as=self.reader)
 
 
 class SqlPeople:
@@ -43,7 +46,7 @@ class SqlPeople:
 
     async def all(self) -> Sequence[Person]:
         """Return everybody, by name."""
-        return [Person(**row._asdict()) for row in await self._read(select(t.people).order_by(t.people.c.name))]
+        return [_person(row) for row in await self._read(select(t.people).order_by(t.people.c.name))]
 
     async def are_there(self) -> bool:
         """Return whether anybody has a password."""
@@ -52,15 +55,17 @@ class SqlPeople:
     async def find(self, name: str) -> Person | None:
         """Return the person of that name, or ``None``."""
         found = await self._read(select(t.people).where(t.people.c.name == name))
-        return Person(**found[0]._asdict()) if found else None
+        return _person(found[0]) if found else None
 
     async def find_invited(self, invitation: str, *, now_s: float) -> Person | None:
         """Return whose link this is, or ``None`` if it was used, replaced or has expired."""
         c = t.people.c
         found = await self._read(select(t.people).where(c.invitation == invitation, c.invited_until_s > now_s))
-        return Person(**found[0]._asdict()) if found else None
+        return _person(found[0]) if found else None
 
-    async def invite(self, name: str, scope: Scope, *, invitation: str, until_s: float, now_s: float) -> None:
+    async def invite(
+        self, name: str, scope: Scope, profiles: Sequence[str], *, invitation: str, until_s: float, now_s: float
+    ) -> None:
         """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password.
 
         The first person has the marks of before, and shares them with tokens of nobody.
@@ -68,7 +73,7 @@ class SqlPeople:
         doer = current_doer()
 
         def write(connection: Connection) -> None:
-            invited = {"scope": scope, "invitation": invitation, "invited_until_s": until_s}
+            invited = {"scope": scope, "profiles": [*profiles], "invitation": invitation, "invited_until_s": until_s}
             if not connection.execute(update(t.people).where(t.people.c.name == name).values(invited)).rowcount:
                 is_first = connection.execute(select(t.people.c.name).limit(1)).first() is None
                 added = {"name": name, "reader": ME if is_first else f"{PERSON}{name}", "since_s": now_s}
@@ -115,3 +120,8 @@ class SqlPeople:
 
         if not await self._writer.submit(write):
             raise NotFoundError(f"there is no person {name!r}; `proxyd person list` shows them")
+
+
+def _person(row: Row[Any]) -> Person:
+    values = row._asdict()
+    return Person(**values | {"profiles": tuple(values["profiles"])})

@@ -154,7 +154,7 @@ async def test_the_dashboard_a_phone_an_agent_and_the_socket_are_told_apart(runn
 async def test_people_are_invited_choose_passwords_and_are_removed(running: Running) -> None:
     invited = await post(running, "/people", 201, name="ann", scope="write")
     people, secret = running.control.queries.people, "x" * 43
-    await people.invite("ann", "write", invitation=secret, until_s=T0 + 60.0, now_s=T0)
+    await people.invite("ann", "write", (), invitation=secret, until_s=T0 + 60.0, now_s=T0)
     assert not await people.accept("another", "hash", now_s=T0)
     assert await people.accept(secret, "hash", now_s=T0)
     async with running.client.delete("/api/v1/people/ann", headers=vars(running)["admin"]) as answer:

@@ -12,7 +12,8 @@ import pytest
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.daemon.discovery import Discovered, FeedDiscovery
-from proxyd.store.api_rows import ME, Scope
+from proxyd.daemon.reading import NOBODY
+from proxyd.store.api_rows import Scope
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
 
@@ -111,12 +112,12 @@ async def test_its_marks_are_those_of_the_dashboard(running: Running) -> None:
     await shows(running, "s", "A", "B")
     phone = await Phone.signed_in(running)
     newest, oldest = await phone.ids()
-    await running.control.queries.reading.mark([int(newest)], ME, read=True, starred=True)
+    await running.control.queries.reading.mark([int(newest)], NOBODY, read=True, starred=True)
     assert await phone.ids(READING, ("xt", READ)) == [oldest]
     assert await phone.ids(STARRED) == [newest]
     assert (await phone.post("mark-all-as-read", ("s", "feed/s")))[0] == 200
     assert await phone.ids(READING, ("xt", READ)) == []
-    assert (await running.control.queries.reading.folders(ME)).unread == 0
+    assert (await running.control.queries.reading.folders(NOBODY)).unread == 0
 
 
 async def test_only_what_the_phone_has_seen_is_marked_as_read(running: Running) -> None:

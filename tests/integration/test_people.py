@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import cast
@@ -14,11 +15,13 @@ from proxyd.api.passwords import invite, remove
 from proxyd.api.web.page_gate import HeaderSignIn
 from proxyd.app.server import PublicFront, make_app
 from proxyd.store.api_rows import Scope
-from proxyd.store.item_rows import Shelf
+from proxyd.store.item_rows import Shelf, View
 from tests.fakes import FakeClock
 from tests.fleets import changed, item
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import Browser, field
+from tests.integration.test_dashboard import ROUTES
+from tests.integration.test_google_reader import STARRED
 
 DAY_S = 86400.0
 PASSWORD = "a long night in May"
@@ -285,3 +288,115 @@ async def test_a_persons_token_reads_for_them_does_no_more_than_they_may_and_end
     await remove(api.control.queries, "ben")
     async with api.client.get("/api/v1/items", headers=bearer) as gone:
         assert gone.status == 401
+
+
+# -- people of some profiles
+
+OTHER = """CREATE PROFILE "Other" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
+CREATE SOURCE "covert" OF RSS AT 'https://covert.example/feed';
+INSERT NOTIFICATION "o" INTO "Other" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
+FROM SOURCES "covert" START NOW END NEVER SET UTILITY STRICT;
+CREATE PROFILE "Own" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
+INSERT NOTIFICATION "w" INTO "Own" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
+FROM SOURCES "s" START NOW END NEVER SET UTILITY STRICT;"""
+
+
+async def two_items(api: Running) -> tuple[int, int]:
+    """Store an item of a source of the profile Own and a secret one of another; return their positions."""
+    await api.control.declarations.declare(OTHER)
+    now_s = api.control.resources.clock.time_s()
+    for name, words in (("s", "for everybody"), ("covert", "top secret")):
+        first = replace(item(words, now_s), fields={"channel.item.title": words})
+        await api.control.loops.observer.take_in(changed(name, [item("old", now_s - 9000.0)], now_s - 8000.0))
+        await api.control.loops.observer.take_in(changed(name, [first, item("old", now_s - 9000.0)], now_s))
+    found = (await api.control.queries.reading.stored.find(Shelf(), before=None, limit=9)).items
+    at = {each.title: each.position for each in found}
+    return at["for everybody"], at["top secret"]
+
+
+async def test_who_reads_one_profile_sees_nothing_of_others_on_any_page(api: Running, browser: Browser) -> None:
+    own, hidden = await two_items(api)
+    await choose(browser, await invite(api.control.queries, "kid", "read", ["Own"]))
+    async with api.client.get("/", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/read")
+    for view in ("unread", "today", "all"):
+        page = (await browser.get(f"/read?view={view}"))[1]
+        assert "for everybody" in page
+        assert "secret" not in page
+        assert "covert" not in page
+    assert (await browser.get(f"/read/{own}"))[0] == 200
+    absent, foreign = [await browser.get(f"/read/{position}") for position in (999_999, hidden)]
+    assert foreign[0] == 404
+    assert foreign[1].partition("<main")[2] == absent[1].partition("<main")[2]
+    assert (await browser.get("/read?profile=Other"))[0] == (await browser.get("/read?profile=Nowhere"))[0] == 404
+    for form in ({"items": str(hidden)}, {"up_to": str(hidden)}, {"up_to": str(hidden), "source": "covert"}):
+        await browser.post("/read/marks", form)
+    await browser.post(f"/read/{hidden}/mark", {"starred": "true"})
+    stored = api.control.queries.reading.stored
+    kids = Shelf(View.UNREAD, person="person:kid") if (await api.control.queries.people.all())[1:] else Shelf()
+    assert hidden in [each.position for each in (await stored.find(kids, before=None, limit=9)).items]
+    assert (await stored.find(replace(kids, view=View.STARRED), before=None, limit=9)).items == []
+
+
+async def test_every_page_but_those_of_readers_is_refused_to_who_reads_one_profile(
+    api: Running, browser: Browser
+) -> None:
+    await two_items(api)
+    await choose(browser, await invite(api.control.queries, "kid", "read", ["Own"]))
+    open_to_kids = set()
+    for route in ROUTES:
+        path = route.path.replace("{name}", "r").replace("{position}", "1").replace("{id}", "n")
+        if route.method == "GET":
+            status = (await browser.get(path))[0]
+        else:
+            status = (await browser.post(path, {"name": "x", "up_to": "1"}))[0].status
+        if status != 403 and path != "/":
+            open_to_kids.add(f"{route.method} {route.path}")
+        if route.path == "/sign-out":
+            await sign_in(browser, "kid")
+    assert open_to_kids == {
+        *("GET /account", "POST /account/password", "POST /account/sessions/end", "POST /account/tokens"),
+        *("POST /account/tokens/{name}/drop", "GET /read", "POST /read/marks", "GET /read/{position}"),
+        *("POST /read/{position}/mark", "POST /read/{position}/fetch", "POST /sign-out"),
+    }
+
+
+async def test_the_phone_of_who_reads_one_profile_shows_nothing_of_others(api: Running, browser: Browser) -> None:
+    own, hidden = await two_items(api)
+    await choose(browser, await invite(api.control.queries, "kid", "read", ["Own"]))
+    page = (await browser.post("/account/tokens", {"name": "phone"}))[1]
+    made = page.partition('tabindex="0">')[2].partition("<")[0]
+    auth = {"Authorization": f"GoogleLogin auth={made}"}
+    reader = "/reader/api/0"
+    said = ""
+    for path in ("tag/list", "subscription/list", "unread-count", "stream/contents", "stream/items/ids?n=50"):
+        async with api.client.get(f"{reader}/{path}", headers=auth) as answer:
+            assert answer.status == 200
+            said += await answer.text()
+    assert "for everybody" in said
+    assert str(own) in said
+    assert not [each for each in ("secret", "covert", "Other", f'"{hidden}"') if each in said]
+    async with api.client.get(f"{reader}/stream/items/contents?i={hidden}", headers=auth) as answer:
+        assert (await answer.json())["items"] == []
+    async with api.client.get(f"{reader}/stream/contents/feed/covert", headers=auth) as answer:
+        assert (await answer.json())["items"] == []
+    async with api.client.post(f"{reader}/edit-tag", data={"i": str(hidden), "a": STARRED}, headers=auth) as answer:
+        assert answer.status == 200
+    bearer = {"Authorization": f"Bearer {made}"}
+    for path in ("/api/v1/sources", "/api/v1/items?profile=Other", f"/api/v1/items/{hidden}", "/api/v1/people"):
+        async with api.client.get(path, headers=bearer) as answer:
+            assert answer.status in {403, 404}, path
+    starred = Shelf(View.STARRED)
+    assert (await api.control.queries.reading.stored.find(starred, before=None, limit=9)).items == []
+
+
+async def test_an_invitation_never_widens_what_somebody_reads_by_omission(api: Running, browser: Browser) -> None:
+    await two_items(api)
+    await browser.sign_in("admin")
+    queries = api.control.queries
+    await browser.post("/people", {"name": "kid", "scope": "read", "profile": "Own"})
+    await browser.post("/people", {"name": "kid", "scope": "read", "profile": ""})
+    assert [each.profiles for each in await queries.people.all()] == [("Own",)]
+    assert (await browser.post("/people", {"name": "kid", "scope": "write"}))[0].status == 422
+    assert (await browser.post("/people", {"name": "kid", "scope": "read", "profile": "Nowhere"}))[0].status == 422
+    assert [(each.scope, each.profiles) for each in await queries.people.all()] == [("read", ("Own",))]

@@ -188,7 +188,7 @@ async def test_tokens_are_made_listed_and_dropped(shell: Shell) -> None:
     assert made.keys() == {"name", "scope", "token"}
     code, out, _ = await shell("token", "list")
     rows = [line.split() for line in out.splitlines()]
-    assert rows[0] == ["name", "scope", "reads", "created", "expires", "id"]
+    assert rows[0] == ["name", "scope", "reads", "person", "created", "expires", "id"]
     assert [row[:3] for row in rows if row[0] in {"reader", "second"}] == [
         ["reader", "read", "all"],
         ["second", "write", "all"],

@@ -38,6 +38,8 @@ from proxyd.core.language import (
 )
 from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_text
 from proxyd.daemon.declared_texts import API_TEXT
+from proxyd.daemon.reading import ItemReader
+from proxyd.store.api_rows import Token
 from proxyd.store.item_rows import MOST_COUNTED, MarkedPlace, PlaceFilter, Shelf, StoredArticle, View
 
 if TYPE_CHECKING:
@@ -92,10 +94,15 @@ class GoogleReader:
 
     async def _login(self, request: web.Request) -> web.Response:
         given = (await _read_parameters(request, _MOST_LOGIN)).get("Passwd", [""])[0]
-        token = await token_of(self._queries, f"Bearer {given}")
+        token = await self._token_of(given)
         if token is None:
             return web.Response(status=401, text="Error=BadAuthentication\n")
         return web.Response(text=f"SID={given}\nLSID=null\nAuth={given}\n")
+
+    async def _token_of(self, given: str) -> Token | None:
+        """Return the token that a phone sends; one of some profiles must be a person's, because phones mark items."""
+        token = await token_of(self._queries, f"Bearer {given}", may_be_bound=True)
+        return None if token is None or (token.profiles and token.person is None) else token
 
     def _guard(self, handler: Handler, scope: str = "read") -> Handler:
         """Return a handler behind a check of the token and its scope."""
@@ -103,7 +110,7 @@ class GoogleReader:
         @wraps(handler)
         async def guard(request: web.Request) -> web.StreamResponse:
             kind, _, given = request.headers.get("Authorization", "").partition("auth=")
-            token = await token_of(self._queries, f"Bearer {given}") if kind.strip() == "GoogleLogin" else None
+            token = await self._token_of(given) if kind.strip() == "GoogleLogin" else None
             if token is None:
                 return web.Response(status=401, text="Unauthorized", headers={"WWW-Authenticate": "GoogleLogin"})
             if self._quotas is not None:
@@ -129,19 +136,20 @@ class GoogleReader:
 
     # -- what there is
 
-    async def _tags(self, _request: web.Request) -> web.Response:
-        names = await self._reading.sources_by_profile()
+    async def _tags(self, request: web.Request) -> web.Response:
+        names = await self._reading.folders_of(reader_of(request))
         labels = [{"id": f"{_LABEL}{name}", "type": "folder"} for name in names]
         return await _json({"tags": [{"id": f"{_STATE}starred"}, *labels]})
 
-    async def _subscriptions(self, _request: web.Request) -> web.Response:
-        declaration = self._queries.profiles.declaration
-        folders = await self._reading.sources_by_profile()
-        return await _json({"subscriptions": await asyncio.to_thread(_subscriptions, declaration, folders)})
+    async def _subscriptions(self, request: web.Request) -> web.Response:
+        declaration, reader = self._queries.profiles.declaration, reader_of(request)
+        folders, sources = await self._reading.folders_of(reader), await self._reading.sources_of(reader)
+        return await _json({"subscriptions": await asyncio.to_thread(_subscriptions, declaration, folders, sources)})
 
     async def _count(self, request: web.Request) -> web.Response:
-        counts = await self._reading.stored.count(Shelf(person=reader_of(request)))
-        folders = await self._reading.sources_by_profile()
+        reader = reader_of(request)
+        counts = await self._reading.stored.count(await self._reading.shelf(View.UNREAD, reader))
+        folders = await self._reading.folders_of(reader)
         found = await asyncio.to_thread(_count_unread, counts.by_source, folders)
         return await _json({"max": MOST_COUNTED, "unreadcounts": found})
 
@@ -171,25 +179,27 @@ class GoogleReader:
         items = [of[name] for each in places if (name := _item_name(each.position)) in of]
         return await _json({"id": asked.name, "direction": "ltr", "updated": _newest_s(places), "items": items} | rest)
 
-    async def _places(self, asked: _Stream, person: str, limit: int) -> tuple[list[MarkedPlace], dict[str, str]]:
+    async def _places(self, asked: _Stream, reader: ItemReader, limit: int) -> tuple[list[MarkedPlace], dict[str, str]]:
         """Return the places of a stream's items, and where it goes on."""
-        shelf = await self._shelf(asked, person)
+        shelf = await self._shelf(asked, reader)
         found = await self._reading.stored.places(shelf, asked.place_filter, start=asked.start, limit=limit)
         return found.places, {} if found.rest is None else {"continuation": str(found.rest)}
 
-    async def _shelf(self, asked: _Stream, person: str, states: Collection[str] = _STATES) -> Shelf:
+    async def _shelf(self, asked: _Stream, reader: ItemReader, states: Collection[str] = _STATES) -> Shelf:
         if asked.name.startswith("feed/"):
-            return await self._reading.shelf(asked.view, person, source=asked.name.removeprefix("feed/"))
+            return await self._reading.shelf(asked.view, reader, source=asked.name.removeprefix("feed/"))
         if asked.name.startswith(_LABEL):
-            return await self._reading.shelf(asked.view, person, profile=asked.name.removeprefix(_LABEL))
+            return await self._reading.shelf(asked.view, reader, profile=asked.name.removeprefix(_LABEL))
         if asked.name.removeprefix(_STATE) in states:
-            return await self._reading.shelf(asked.view, person)
+            return await self._reading.shelf(asked.view, reader)
         raise BadRequestError(f"there is no stream {asked.name[:100]!r}")
 
-    async def _shown(self, positions: Sequence[int], person: str, most: int = _MOST_CHARACTERS) -> list[dict[str, Any]]:
+    async def _shown(
+        self, positions: Sequence[int], reader: ItemReader, most: int = _MOST_CHARACTERS
+    ) -> list[dict[str, Any]]:
         """Return the items at some positions, the first of them with content, of ``most`` characters in all."""
-        articles = await self._reading.stored.articles(positions, person)
-        folders = await self._reading.sources_by_profile()
+        articles = await self._reading.articles(positions, reader)
+        folders = await self._reading.folders_of(reader)
         declaration = self._queries.profiles.declaration
         return await asyncio.to_thread(_items, articles, folders, declaration, most)
 
@@ -412,12 +422,15 @@ def _newest_s(places: Sequence[MarkedPlace]) -> int:
     return int(max((each.seen_s for each in places), default=0.0))
 
 
-def _subscriptions(declaration: Declaration, folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+def _subscriptions(
+    declaration: Declaration, folders: Mapping[str, frozenset[str]], sources: frozenset[str] | None
+) -> list[dict[str, Any]]:
     of: dict[str, list[str]] = {}
     for folder, names in folders.items():
         for name in names:
             of.setdefault(name, []).append(folder)
-    read = [each for each in declaration.sources.values() if each.site is None][:_MOST_SUBSCRIPTIONS]
+    known = (each for each in declaration.sources.values() if sources is None or each.source_id in sources)
+    read = [each for each in known if each.site is None][:_MOST_SUBSCRIPTIONS]
     return [
         {
             "id": f"feed/{each.source_id}",

@@ -10,6 +10,7 @@ from proxyd.api import wire
 from proxyd.api.endpoint import Endpoint, listing, read_body
 from proxyd.api.passwords import invite, remove
 from proxyd.api.queries import Queries
+from proxyd.api.wire.converters import model_of
 
 
 class _PeopleHandlers:
@@ -21,13 +22,15 @@ class _PeopleHandlers:
     async def list_people(self) -> wire.Items[wire.PersonShown]:
         """List who may sign in to the dashboard."""
         people = await self._queries.people.all()
-        shown = [wire.PersonShown(name=p.name, scope=p.scope, has_password=p.password is not None) for p in people]
+        shown = [model_of(each, wire.PersonShown, has_password=each.password is not None) for each in people]
         return wire.Items[wire.PersonShown](items=shown)
 
     async def invite_person(self, request: web.Request) -> wire.PersonInvited:
         """Add a person, or give one another scope and password: by the link in this response, and only in this."""
         asked = await read_body(request, wire.PersonWanted)
-        return wire.PersonInvited(name=asked.name, link=await invite(self._queries, asked.name, asked.scope))
+        return wire.PersonInvited(
+            name=asked.name, link=await invite(self._queries, asked.name, asked.scope, asked.profiles)
+        )
 
     async def drop_person(self, request: web.Request) -> wire.Dropped:
         """Remove a person; their sessions and tokens end, and their marks are forgotten."""
@@ -41,6 +44,6 @@ def people_endpoints(queries: Queries) -> Sequence[Endpoint]:
     return (
         listing("/api/v1/people", handlers.list_people, wire.Items[wire.PersonShown], scope="admin"),
         Endpoint("POST", "/api/v1/people", "admin", handlers.invite_person, wire.PersonInvited,
-                 body=wire.PersonWanted, status=201, raises=(413, 422, 503)),
+                 body=wire.PersonWanted, status=201, raises=(404, 413, 422, 503)),
         Endpoint("DELETE", "/api/v1/people/{name}", "admin", handlers.drop_person, wire.Dropped, raises=(404,)),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from proxyd.api.peers import Peers
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
 from proxyd.api.web.sessions import SESSION_S, Session, Sessions, Signed, read_notes, written_notes
 from proxyd.base.doers import Doer, acting
-from proxyd.store.api_rows import PERSON, Scope
+from proxyd.store.api_rows import PERSON, Scope, Token
 
 COOKIE = "proxyd_session"
 _MOST_WRITTEN = 60  # characters of what a browser says of itself
@@ -62,6 +62,7 @@ class WebRoute:
     handler: Handler
     most_bytes: int | None = None  # the maximum size of a body if it is not the usual one
     is_of_source: bool = False  # answered by the planner of the source `name`
+    is_for_readers: bool = False  # also for people who read only some profiles: it shows nothing of others
     policy: str | None = None  # the Content-Security-Policy of its pages if it is not the usual one
 
 
@@ -165,9 +166,8 @@ class PageGate:
         if signed is None:
             return _sign_in_first(request)
         request[SIGNED], request[BEARER] = signed, signed.token
-        if SCOPES.index(signed.token.scope) < SCOPES.index(route.scope):
-            has = f"you are signed in with a token of scope {signed.token.scope}"
-            return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")
+        if (refusal := _refusal(request, route, signed.token)) is not None:
+            return refusal
         if (
             route.is_of_source
             and told is None
@@ -268,6 +268,18 @@ def whereabouts(request: web.Request) -> str:
 def came_by_https(request: web.Request) -> bool:
     """Return whether the browser uses TLS, with proxyd or with a reverse proxy."""
     return request.secure or request.headers.get("X-Forwarded-Proto", "").split(",")[0].strip() == "https"
+
+
+def _refusal(request: web.Request, route: WebRoute, token: Token) -> web.Response | None:
+    """Return the refusal of what a token may not do; whoever reads only some profiles begins at what they read."""
+    if token.profiles and not route.is_for_readers:
+        if request.path == "/":
+            raise web.HTTPSeeOther("/read")
+        return problem(403, "Forbidden", f"you read only {', '.join(token.profiles)} here")
+    if SCOPES.index(token.scope) < SCOPES.index(route.scope or "read"):
+        has = f"you are signed in with a token of scope {token.scope}"
+        return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")
+    return None
 
 
 def _sign_in_first(request: web.Request) -> web.Response:

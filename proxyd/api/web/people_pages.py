@@ -12,7 +12,10 @@ from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.api.web.page_gate import SIGNED, came_by_https, read_form
 from proxyd.api.web.rendering import Renderer
+from proxyd.core.errors import NotFoundError
 from proxyd.store.api_rows import Scope
+
+_MOST_PROFILES = 500  # in a list of the form
 
 
 class PeoplePages:
@@ -30,10 +33,12 @@ class PeoplePages:
         """Invite a person; only this response contains the link."""
         given = await read_form(request)
         name, scope = given.get("name", "").strip(), cast("Scope", given.get("scope", "read"))
+        profile = given.get("profile", "").strip()
         try:
-            path = await invite(self._queries, name, scope)
-        except BadRequestError as error:
-            return await self._page(request, status=422, error=str(error), name=name, scope=scope)
+            path = await invite(self._queries, name, scope, [profile] if profile else [])
+        except (BadRequestError, NotFoundError) as error:
+            asked = {"name": name, "scope": scope, "profile": profile}
+            return await self._page(request, status=422, error=str(error), **asked)
         link = f"{'https' if came_by_https(request) else 'http'}://{request.host}{path}"
         return await self._page(request, status=201, link=link, invited=name)
 
@@ -45,8 +50,9 @@ class PeoplePages:
 
     async def _page(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
         known = await self._queries.people.all()
-        empty = {"error": "", "link": "", "invited": "", "name": "", "scope": "write"}
-        own = request[SIGNED].token.token_id
+        empty: dict[str, Any] = {"error": "", "link": "", "invited": "", "name": "", "scope": "write", "profile": ""}
+        own, profiles = request[SIGNED].token.token_id, sorted(self._queries.profiles.declaration.profiles)
+        empty["profiles"] = profiles[:_MOST_PROFILES]
         return self._render(
             request, "people.html", status=status, known=known, own=own, scopes=SCOPES, **{**empty, **facts}
         )

@@ -18,7 +18,7 @@ from proxyd.api.queries import Queries
 from proxyd.api.query_readers import parse_position
 from proxyd.api.web.page_gate import local_path, read_form
 from proxyd.api.web.rendering import Renderer
-from proxyd.daemon.reading import Folders
+from proxyd.daemon.reading import Folders, ItemReader
 from proxyd.store.item_rows import MOST_COUNTED, UnreadCounts, View
 
 _NOT_A_POSITION = "an item's position is a number"
@@ -67,9 +67,9 @@ class ReaderPages:
         """List the items of a view."""
         asked = read_query(request, _Asked)
         window = wire.ItemsWindow(**asked.model_dump())
-        person = reader_of(request)
-        found = await self._items.find(window, person)
-        folders = await self._reading.folders(person)
+        reader = reader_of(request)
+        found = await self._items.find(window, reader)
+        folders = await self._reading.folders(reader)
         return self._render(
             request,
             "read.html",
@@ -78,20 +78,20 @@ class ReaderPages:
             folders=folders,
             counted=_Count,
             views=[each.value for each in View],
-            unread=await self._count_unread(asked, folders, person),
+            unread=await self._count_unread(asked, folders, reader),
             newest=max((each.position for each in found.items), default=0),
         )
 
     async def article(self, request: web.Request) -> web.Response:
         """Show an item, and mark it as read."""
         position = parse_position(request.match_info["position"], _NOT_A_POSITION)
-        asked, person = read_query(request, _Asked), reader_of(request)
-        shown = await self._items.show(position, person)
+        asked, reader = read_query(request, _Asked), reader_of(request)
+        shown = await self._items.show(position, reader)
         if not shown.read and _is_opened(request):
-            await self._reading.mark([position], person, read=True)
-        shelf = await self._reading.shelf(View(asked.view), person, profile=asked.profile, source=asked.source)
+            await self._reading.mark([position], reader, read=True)
+        shelf = await self._reading.shelf(View(asked.view), reader, profile=asked.profile, source=asked.source)
         kept = View.STARRED if shelf.view is View.STARRED else View.ALL
-        newer = await self._reading.shelf(kept, person, profile=asked.profile, source=asked.source)
+        newer = await self._reading.shelf(kept, reader, profile=asked.profile, source=asked.source)
         older = await self._reading.stored.find(shelf, before=position, limit=1)
         event = await self._history.event(shown.source, shown.event)  # that of a starred change is not kept with it
         return self._render(
@@ -109,7 +109,7 @@ class ReaderPages:
         """Fetch the page of an item again, after a failure."""
         position = parse_position(request.match_info["position"], _NOT_A_POSITION)
         form = await read_form(request)
-        await self._reading.full_article(position, again=True)
+        await self._reading.full_article(position, reader_of(request), again=True)
         raise web.HTTPSeeOther(URL(local_path(form.get("back", "/read")), encoded=True))
 
     async def mark(self, request: web.Request) -> web.StreamResponse:
@@ -134,10 +134,10 @@ class ReaderPages:
             await self._reading.mark_up_to(up_to, reader_of(request), profile=profile, source=source)
         raise web.HTTPSeeOther(URL(local_path(form.get("back", "/read")), encoded=True))
 
-    async def _count_unread(self, asked: _Asked, folders: Folders, person: str) -> _Count:
+    async def _count_unread(self, asked: _Asked, folders: Folders, reader: ItemReader) -> _Count:
         if asked.profile is None and asked.source is None:
             return _Count(folders.unread, folders.is_more)
-        shelf = await self._reading.shelf(View.UNREAD, person, profile=asked.profile, source=asked.source)
+        shelf = await self._reading.shelf(View.UNREAD, reader, profile=asked.profile, source=asked.source)
         counts: UnreadCounts = await self._reading.stored.count(shelf)
         return _Count(counts.total, counts.is_more)
 

@@ -184,6 +184,10 @@ class PersonWanted(WireModel):
 
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
     scope: Scope
+    profiles: Annotated[list[str], Field(max_length=100)] = Field(
+        default_factory=list,
+        description="which they read, with scope `read`, and nothing else; empty: all, or as before",
+    )
 
 
 class PersonInvited(WireModel):
@@ -193,11 +197,12 @@ class PersonInvited(WireModel):
     link: str = Field(description="path of the page at which the person chooses a password, once, within a day")
 
 
-class PersonShown(WireModel):
+class PersonShown(RowShown):
     """Somebody who may sign in to the dashboard."""
 
     name: str
     scope: Scope
+    profiles: list[str] = Field(description="which they read; empty: all")
     has_password: bool = Field(description="whether they have chosen a password")
 
 

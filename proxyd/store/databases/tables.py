@@ -508,6 +508,7 @@ people = Table(  # who sign in to the dashboard
     Column("name", String, primary_key=True),
     Column("scope", String, nullable=False),
     Column("reader", String, nullable=False),  # the ``person`` of their rows in ``marks`` and ``read_up_to``
+    Column("profiles", JSON, nullable=False, server_default="[]"),  # which they read; empty: all
     Column("since_s", Float, nullable=False),  # since when sessions of theirs are valid
     Column("password", String),  # its argon2 hash; NULL before they have chosen one
     Column("invitation", String, unique=True),  # the SHA-256 of what their link holds
