@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import structlog
@@ -42,6 +43,7 @@ from proxyd.api.rest.profile_feeds import HUB_PATH, HubRequests, endpoints_of_fe
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web.dashboard import Dashboard
 from proxyd.api.web.page_gate import HeaderSignIn
+from proxyd.api.web.single_sign_on import MISSING_OIDC, OidcSettings
 from proxyd.base.doers import COMMAND_LINE, acting
 from proxyd.config.loading import socket_address
 from proxyd.config.settings import Settings
@@ -58,6 +60,7 @@ class PublicFront:
     quota: Quota | None = None  # of each token; `None` means no limit
     hosts: AbstractSet[str] | None = None  # for which requests may be, and for IP addresses; `None` means all
     header: HeaderSignIn | None = None  # by which a reverse proxy signs people in to the dashboard
+    elsewhere: OidcSettings | None = None  # the provider with whom people sign in
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,18 @@ class ApiSettings:
         if settings.sign_in_header and not settings.sign_in_proxies:
             raise ConfigError(["sign_in_header: name the addresses of the proxy that sends it in sign_in_proxies"])
         header = HeaderSignIn(settings.sign_in_header, settings.proxies) if settings.sign_in_header else None
-        return cls(host, port, path, socket_address(path), PublicFront(quota, settings.own_hosts, header))
+        front = PublicFront(quota, settings.own_hosts, header, _provider(settings))
+        return cls(host, port, path, socket_address(path), front)
+
+
+def _provider(settings: Settings) -> OidcSettings | None:
+    """Return the provider with whom people sign in, or ``None``."""
+    if not settings.oidc_issuer:
+        return None
+    if find_spec("joserfc") is None:
+        raise ConfigError([f"oidc_issuer: {MISSING_OIDC}"])
+    named = settings.oidc_issuer, settings.oidc_client, settings.oidc_secret, settings.oidc_claim
+    return OidcSettings(*named, settings.networks)
 
 
 @asynccontextmanager
@@ -230,7 +244,7 @@ def make_app(
         app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
     described = ApiDocument(found, __version__)
     if front is not None:
-        Dashboard(queries, listings, streams, described.values, peers, front.header).mount(app)
+        Dashboard(queries, listings, streams, described.values, peers, front.header, front.elsewhere).mount(app)
         GoogleReader(queries, quotas).mount(app)
         app[AGENTS] = {}
         app.router.add_post(AGENTS_PATH, AgentServer(queries, quotas).handle)

@@ -20,6 +20,7 @@ from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"
 _NO_SETTINGS = frozenset({PREFIX + "CONFIG", TOKEN, TOKEN + "_FILE"})
+_ONLY_SECRETS = ("smtp_password", "oidc_secret")
 _SECRETS_OF = {"proxy": "@", "nats": "@", "database": "//[^@?]*:[^@?]*@"}  # the database user's name is not secret
 _PLAIN = {
     "bool_parsing": "must be true or false",
@@ -103,9 +104,10 @@ def _from_file(path: Path, problems: list[str], *, is_named: bool) -> dict[str, 
         if re.search(secret, str(values.get(key, ""))):
             name = PREFIX + key.upper()
             problems.append(f"{path}: {key}: credentials belong in {name} or {name}_FILE, not in the settings file")
-    if values.get("smtp_password"):
-        name = PREFIX + "SMTP_PASSWORD"
-        problems.append(f"{path}: smtp_password: it belongs in {name} or {name}_FILE, not here")
+    for key in _ONLY_SECRETS:
+        if values.get(key):
+            name = PREFIX + key.upper()
+            problems.append(f"{path}: {key}: it belongs in {name} or {name}_FILE, not here")
     return {
         key: str(value) if key in _TIMES and type(value) in {int, float} else value for key, value in values.items()
     }

@@ -196,6 +196,15 @@ def _check_networks(values: list[str]) -> list[str]:
     return values
 
 
+def _check_issuer(value: str) -> str:
+    """Return the address of a provider, or nothing; raises ``ValueError`` for plain http to another machine."""
+    address = urlsplit(value)
+    is_here = address.scheme == "http" and (address.hostname or "") in {"localhost", "127.0.0.1", "::1"}
+    if value and not is_here and (address.scheme != "https" or not address.hostname):
+        raise ValueError("it starts with https://; plain http is for a provider on this machine")
+    return value
+
+
 def _check_header(value: str) -> str:
     """Return the name of a header; raise if it cannot be one."""
     if value and re.fullmatch(r"[A-Za-z0-9-]+", value) is None:
@@ -491,6 +500,20 @@ class Settings(BaseModel):
     )
     sign_in_proxies: Annotated[list[str], BeforeValidator(_read_list), AfterValidator(_check_networks)] = Field(
         default_factory=list, description="addresses of that reverse proxy, for example `127.0.0.1/32`"
+    )
+    oidc_issuer: Annotated[str, AfterValidator(_check_issuer)] = Field(
+        "",
+        description="OpenID Connect provider with whom people sign in, for example `https://login.example.org`; "
+        "needs `proxyd[oidc]`. One in a private network must be in `allow_networks`. Empty: none",
+    )
+    oidc_client: str = Field("proxyd", description="what the provider knows proxyd by (client id)")
+    oidc_secret: Annotated[str, PlainSerializer(_hidden)] = Field(
+        "",
+        repr=False,
+        description="secret that it shares with proxyd, only with `PROXYD_OIDC_SECRET_FILE` or `PROXYD_OIDC_SECRET`",
+    )
+    oidc_claim: str = Field(
+        "preferred_username", description="claim of the provider that is the name of a person, for example `email`"
     )
     chronon: Annotated[_Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
     budget: _BudgetSetting = Field(

@@ -30,6 +30,7 @@ from proxyd.api.web.people_pages import PeoplePages
 from proxyd.api.web.reader import ReaderPages
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.sessions import Sessions
+from proxyd.api.web.single_sign_on import BACK_PATH, OidcSettings
 from proxyd.api.web.site_pages import SitePages
 from proxyd.api.web.statement_editor import StatementEditor
 from proxyd.api.web.subjects import Subjects
@@ -53,6 +54,7 @@ class Dashboard:
         described: Callable[[], Awaitable[dict[str, Any]]],
         peers: Peers = NO_PEERS,
         header: HeaderSignIn | None = None,
+        elsewhere: OidcSettings | None = None,
     ) -> None:
         self._listings = listings
         self._queries = queries
@@ -60,6 +62,7 @@ class Dashboard:
         self._described = described
         self._peers = peers
         self._header = header
+        self._elsewhere = elsewhere
         self._files = static_files()
         self._renderer = Renderer(queries, self._files)
         self._sessions = Sessions(queries)
@@ -79,7 +82,7 @@ class Dashboard:
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         histories = Histories(*parts)
         tokens = _TokenPages(self._queries, self._renderer)
-        entrance = Entrance(self._queries, self._renderer, self._sessions)
+        entrance = Entrance(self._queries, self._renderer, self._sessions, self._elsewhere)
         people = PeoplePages(self._queries, self._renderer)
         actions, bulk = Actions(self._queries), BulkActions(self._queries)
         return (
@@ -87,6 +90,8 @@ class Dashboard:
             WebRoute("GET", "/sign-in", None, entrance.form),
             WebRoute("POST", "/sign-in", None, entrance.sign_in),
             WebRoute("POST", "/sign-out", "read", entrance.sign_out, is_for_readers=True),
+            WebRoute("GET", "/sign-in/elsewhere", None, entrance.go_elsewhere),
+            WebRoute("GET", BACK_PATH, None, entrance.come_back),
             WebRoute("GET", "/welcome/{secret}", None, entrance.welcome),
             WebRoute("POST", "/welcome/{secret}", None, entrance.choose_password),
             WebRoute("GET", "/account", "read", entrance.account, is_for_readers=True),

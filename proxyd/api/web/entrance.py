@@ -14,9 +14,19 @@ from proxyd.api.auth import new_token, token_of
 from proxyd.api.passwords import Attempts, PasswordError, Passwords, invitation_of
 from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import Queries
-from proxyd.api.web.page_gate import COOKIE, SIGNED, cookie_flags, give_session, local_path, read_form, whereabouts
+from proxyd.api.web.page_gate import (
+    COOKIE,
+    SIGNED,
+    came_by_https,
+    cookie_flags,
+    give_session,
+    local_path,
+    read_form,
+    whereabouts,
+)
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.sessions import Session, Sessions
+from proxyd.api.web.single_sign_on import OidcSettings, SignOnError, SingleSignOn
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.core.model.field_values import iso_time
@@ -32,13 +42,16 @@ _WRONG_PASSWORD = "The name or the password is wrong. Whoever runs proxyd can ma
 class Entrance:
     """Handlers of the pages at which people sign in, choose a password and see their sessions."""
 
-    def __init__(self, queries: Queries, renderer: Renderer, sessions: Sessions) -> None:
+    def __init__(
+        self, queries: Queries, renderer: Renderer, sessions: Sessions, elsewhere: OidcSettings | None = None
+    ) -> None:
         self._queries = queries
         self._people = queries.people
         self._clock = queries.clock
         self._renderer = renderer
         self._sessions = sessions
         self._passwords = Passwords()
+        self._elsewhere = None if elsewhere is None else SingleSignOn(elsewhere, queries.clock)
         self._by_name, self._by_address = Attempts(most=10), Attempts(most=50)
         self._compiling: asyncio.Task[None] | None = None
 
@@ -73,6 +86,34 @@ class Entrance:
             return await self._form(request, back, name=name, status=401, error=_WRONG_PASSWORD)
         self._by_name.forget(name)
         return self._begin(request, person.bearer, back)
+
+    async def go_elsewhere(self, request: web.Request) -> web.Response:
+        """Send a browser to the provider that knows the people."""
+        if self._elsewhere is None:
+            raise web.HTTPNotFound(text="nobody signs in elsewhere here: the setting oidc_issuer is empty")
+        back = local_path(request.query.get("next", "/"))
+        try:
+            return await self._elsewhere.begin(request, back, is_secure=came_by_https(request))
+        except SignOnError as error:
+            return await self._form(request, back, status=502, error=str(error))
+
+    async def come_back(self, request: web.Request) -> web.Response:
+        """Sign in whom the provider has sent back, if they have been invited."""
+        if self._elsewhere is None:
+            raise web.HTTPNotFound(text="nobody signs in elsewhere here: the setting oidc_issuer is empty")
+        try:
+            name, back = await self._elsewhere.finish(request, is_secure=came_by_https(request))
+        except SignOnError as error:
+            return await self._form(request, "/", status=401, error=str(error))
+        person = await self._people.find(name)
+        if person is None:
+            unknown = f"There is no person {name!r} here: ask whoever runs proxyd to invite you by this name."
+            return await self._form(request, "/", status=403, error=unknown)
+        # a page, because browsers send a strict cookie only after our own site has sent them on
+        answer = self._renderer.page(request, "arrived.html", back=local_path(back))
+        give_session(request, answer, self._sessions.begin(person.bearer, where=whereabouts(request)))
+        self._elsewhere.forget(answer)
+        return answer
 
     async def sign_out(self, request: web.Request) -> web.StreamResponse:
         """End the session."""
@@ -205,6 +246,7 @@ class Entrance:
     ) -> web.Response:
         has_people = await self._people.are_there()
         facts = {"next": back, "name": name, "error": error, "has_people": has_people}
+        facts["elsewhere"] = self._elsewhere is not None
         return self._with_mark(request, "sign_in.html", status=status, **facts)
 
     def _with_mark(self, request: web.Request, template: str, *, status: int, **facts: Any) -> web.Response:
