@@ -20,6 +20,7 @@ def upgrade() -> None:
         sa.Column("password", sa.String()),
         sa.Column("invitation", sa.String(), unique=True),
         sa.Column("invited_until_s", sa.Float()),
+        sa.Column("subject", sa.String()),
     )
     op.add_column("tokens", sa.Column("person", sa.String()))
 

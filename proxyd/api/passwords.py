@@ -14,6 +14,7 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 from proxyd.api.auth import SCOPES
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
+from proxyd.base.doers import COMMAND_LINE, FILES
 from proxyd.core.language import no_such
 from proxyd.store.api_rows import ME, Scope
 
@@ -22,6 +23,7 @@ INVITED_S = 86400.0
 _FEWEST, _MOST = 8, 200  # characters of a password
 _AT_ONCE = 2  # each takes 64 MiB and some 50 ms of a core
 _MOST_NAME = 100
+_TAKEN = {FILES.who, COMMAND_LINE.who, "proxyd"}  # in the audit log
 _FORGOTTEN_S, _MOST_KEYS = 900.0, 10_000
 
 
@@ -63,13 +65,18 @@ class Passwords:
 class Attempts:
     """Slows down who guesses: after some wrong attempts in a row for a key, one is allowed in each pause.
 
+    An attempt counts as wrong from its beginning, or many at once would be free.
+
     Examples
     --------
     >>> attempts = Attempts(most=2, pause_s=30.0)
     >>> for at_s in (0.0, 1.0):
-    ...     attempts.note_failure("ann", at_s)
+    ...     attempts.begin("ann", at_s)
     >>> attempts.wait_s("ann", 2.0), attempts.wait_s("ann", 31.0), attempts.wait_s("ben", 2.0)
     (29.0, 0.0, 0.0)
+    >>> attempts.take_back("ann")
+    >>> attempts.wait_s("ann", 2.0)
+    0.0
     """
 
     def __init__(self, *, most: int, pause_s: float = 30.0) -> None:
@@ -82,15 +89,21 @@ class Attempts:
         count, last_s = self._failures.get(key, (0, 0.0))
         return max(0.0, last_s + self._pause_s - now_s) if count >= self._most else 0.0
 
-    def note_failure(self, key: str, now_s: float) -> None:
-        """Note a wrong attempt; of too many keys the one that has failed longest ago is forgotten."""
+    def begin(self, key: str, now_s: float) -> None:
+        """Note an attempt; of too many keys the one that was tried longest ago is forgotten."""
         count, last_s = self._failures.pop(key, (0, 0.0))
         self._failures[key] = count + 1 if now_s - last_s < _FORGOTTEN_S else 1, now_s
         if len(self._failures) > _MOST_KEYS:
             self._failures.popitem(last=False)
 
+    def take_back(self, key: str) -> None:
+        """Note that one attempt was right, but not whether others were."""
+        count, last_s = self._failures.get(key, (0, 0.0))
+        if count:
+            self._failures[key] = count - 1, last_s
+
     def forget(self, key: str) -> None:
-        """Note a right attempt."""
+        """Note a right attempt, after which the wrong ones before it do not count."""
         self._failures.pop(key, None)
 
 
@@ -112,6 +125,8 @@ async def invite(queries: Queries, name: str, scope: Scope, profiles: Sequence[s
     """
     if scope not in SCOPES:
         raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
+    if name in _TAKEN or name.startswith("token "):
+        raise BadRequestError(f"{name!r} is what proxyd calls something else; choose another name")
     if not 1 <= len(name) <= _MOST_NAME or not name.isprintable() or name != name.strip() or name in {".", ".."}:
         raise BadRequestError(f"a person's name must have 1 to {_MOST_NAME} printable characters, no blanks around it")
     known = queries.profiles.declaration.profiles

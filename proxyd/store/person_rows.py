@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from proxyd.base.doers import current_doer
 from proxyd.core.errors import NotFoundError
@@ -29,6 +29,7 @@ class Person:
     password: str | None = None  # its argon2 hash; ``None`` before they have chosen one
     invitation: str | None = None  # the SHA-256 of what their link holds, until they have used it
     invited_until_s: float | None = None
+    subject: str | None = None  # the account elsewhere by which they have signed in first
 
     @property
     def bearer(self) -> Token:
@@ -73,7 +74,13 @@ class SqlPeople:
         doer = current_doer()
 
         def write(connection: Connection) -> None:
-            invited = {"scope": scope, "profiles": [*profiles], "invitation": invitation, "invited_until_s": until_s}
+            invited: dict[str, object] = {
+                "subject": None,
+                "scope": scope,
+                "profiles": [*profiles],
+                "invitation": invitation,
+                "invited_until_s": until_s,
+            }
             if not connection.execute(update(t.people).where(t.people.c.name == name).values(invited)).rowcount:
                 is_first = connection.execute(select(t.people.c.name).limit(1)).first() is None
                 added = {"name": name, "reader": ME if is_first else f"{PERSON}{name}", "since_s": now_s}
@@ -93,6 +100,16 @@ class SqlPeople:
             if name is not None:
                 note_deed(connection, doer, now_s, "choose password", f"person {name}", "by a link")
             return name is not None
+
+        return await self._writer.submit(write)
+
+    async def bind(self, name: str, subject: str) -> bool:
+        """Bind a person to an account elsewhere if there is none yet; return whether it is theirs."""
+
+        def write(connection: Connection) -> bool:
+            c = t.people.c
+            free = update(t.people).where(c.name == name, or_(c.subject.is_(None), c.subject == subject))
+            return connection.execute(free.values(subject=subject)).rowcount > 0
 
         return await self._writer.submit(write)
 

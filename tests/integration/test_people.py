@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from ipaddress import ip_network
@@ -12,6 +13,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api.passwords import invite, remove
+from proxyd.api.problems import BadRequestError
 from proxyd.api.web.page_gate import HeaderSignIn
 from proxyd.app.server import PublicFront, make_app
 from proxyd.store.api_rows import Scope
@@ -123,6 +125,21 @@ async def test_who_guesses_a_password_has_to_wait_and_others_do_not(api: Running
     forget_cookies(browser)
     await cast("FakeClock", api.control.resources.clock).advance(30.0)
     assert await sign_in(browser) == 303
+
+
+async def test_many_guesses_at_once_count_like_guesses_in_a_row(api: Running, browser: Browser) -> None:
+    await choose(browser, await link(api))
+    forget_cookies(browser)
+    mark = field(await browser.get("/sign-in"), "mark")
+    wrong = {"mark": mark, "name": "ann", "password": "a guess"}
+    answers = await asyncio.gather(*(browser.post("/sign-in", wrong) for _ in range(14)))
+    assert sorted(answer.status for answer, _ in answers) == [401] * 10 + [429] * 4
+
+
+@pytest.mark.parametrize("name", ["token phone", "the command line", "proxyd", " ann", "", "a\u202eb", "x" * 101])
+async def test_nobody_gets_a_name_that_could_be_mistaken(api: Running, name: str) -> None:
+    with pytest.raises(BadRequestError):
+        await link(api, name)
 
 
 async def test_an_unknown_name_a_wrong_password_and_no_password_yet_are_answered_alike(

@@ -130,6 +130,21 @@ async def test_who_has_no_name_at_the_provider_is_told_so(api: Running, provider
         assert "there is no preferred_username" in page
 
 
+async def test_a_name_that_has_changed_hands_at_the_provider_does_not_open_the_account(
+    api: Running, provider: str
+) -> None:
+    await invite(api.control.queries, "ann", "read")
+    assert await api.control.queries.people.bind("ann", f"{provider} 7")  # she has signed in before
+    async with serve(api, settings(provider)) as client:
+        status, page = await come_back(client, await at_provider(client, "1"))
+        assert status == 403
+        assert "another account" in page
+        assert not await is_signed_in(client)
+        await invite(api.control.queries, "ann", "read")
+        for _ in range(2):
+            assert (await come_back(client, await at_provider(client, "1")))[0] == 200
+
+
 @pytest.mark.parametrize("change", ["state", "cookie", "code"])
 async def test_an_answer_for_another_browser_or_with_another_code_is_refused(
     api: Running, provider: str, change: str

@@ -78,13 +78,14 @@ class Entrance:
         now_s, address = self._clock.time_s(), request.remote or ""
         if (wait_s := max(self._by_name.wait_s(name, now_s), self._by_address.wait_s(address, now_s))) > 0:
             return _wait(wait_s)
+        self._by_name.begin(name, now_s)
+        self._by_address.begin(address, now_s)
         person = await self._people.find(name)
         stored = None if person is None else person.password
         if not await self._passwords.is_right(stored, given.get("password", "")) or person is None:
-            self._by_name.note_failure(name, now_s)
-            self._by_address.note_failure(address, now_s)
             return await self._form(request, back, name=name, status=401, error=_WRONG_PASSWORD)
         self._by_name.forget(name)
+        self._by_address.take_back(address)
         return self._begin(request, person.bearer, back)
 
     async def go_elsewhere(self, request: web.Request) -> web.Response:
@@ -102,13 +103,17 @@ class Entrance:
         if self._elsewhere is None:
             raise web.HTTPNotFound(text="nobody signs in elsewhere here: the setting oidc_issuer is empty")
         try:
-            name, back = await self._elsewhere.finish(request, is_secure=came_by_https(request))
+            name, subject, back = await self._elsewhere.finish(request, is_secure=came_by_https(request))
         except SignOnError as error:
             return await self._form(request, "/", status=401, error=str(error))
         person = await self._people.find(name)
         if person is None:
             unknown = f"There is no person {name!r} here: ask whoever runs proxyd to invite you by this name."
             return await self._form(request, "/", status=403, error=unknown)
+        if not await self._people.bind(name, subject):
+            # names may change hands at a provider, its subjects never do
+            other = f"{name!r} has signed in with another account: ask whoever runs proxyd for another invitation."
+            return await self._form(request, "/", status=403, error=other)
         # a page, because browsers send a strict cookie only after our own site has sent them on
         answer = self._renderer.page(request, "arrived.html", back=local_path(back))
         give_session(request, answer, self._sessions.begin(person.bearer, where=whereabouts(request)))
@@ -164,10 +169,11 @@ class Entrance:
             return await self._account(request, status=409, error=_NOT_A_PERSON)
         if (wait_s := self._by_name.wait_s(name, now_s)) > 0:
             return _wait(wait_s)
+        self._by_name.begin(name, now_s)
         person = await self._people.find(name)
         if not await self._passwords.is_right(None if person is None else person.password, given.get("old", "")):
-            self._by_name.note_failure(name, now_s)
             return await self._account(request, status=401, error="The present password is wrong.")
+        self._by_name.forget(name)
         try:
             chosen = await self._passwords.hash(given.get("password", ""))
         except PasswordError as error:

@@ -116,8 +116,8 @@ class SingleSignOn:
         )
         return answer
 
-    async def finish(self, request: web.Request, *, is_secure: bool) -> tuple[str, str]:
-        """Return the name of who has come back, and where they wanted to go; raises ``SignOnError``."""
+    async def finish(self, request: web.Request, *, is_secure: bool) -> tuple[str, str, str]:
+        """Return the name of who has come back, their account, and where they wanted to go; raises ``SignOnError``."""
         journey, query = _Journey.read(request.cookies.get(_COOKIE, "")), request.query
         if journey is None or not hmac.compare_digest(query.get("state", "").encode(), journey.state.encode()):
             raise SignOnError("Signing in took too long, or began in another browser; try again.")
@@ -127,7 +127,7 @@ class SingleSignOn:
         claims = await self._check(str(tokens.get("id_token", "")), journey.nonce)
         if self._settings.claim not in claims:
             claims = {**claims, **await self._ask_who(str(tokens.get("access_token", "")), str(claims.get("sub", "")))}
-        return self._name_of(claims), journey.back
+        return self._name_of(claims), f"{self._settings.issuer} {claims['sub']}", journey.back
 
     def forget(self, answer: web.StreamResponse) -> None:
         """Remove what a browser took along."""
@@ -185,6 +185,7 @@ class SingleSignOn:
             aud={"essential": True, "value": self._settings.client},
             exp={"essential": True},
             iat={"essential": True},
+            sub={"essential": True},
             nonce={"essential": True, "value": nonce},
         )
         try:

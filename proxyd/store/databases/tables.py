@@ -513,6 +513,7 @@ people = Table(  # who sign in to the dashboard
     Column("password", String),  # its argon2 hash; NULL before they have chosen one
     Column("invitation", String, unique=True),  # the SHA-256 of what their link holds
     Column("invited_until_s", Float),
+    Column("subject", String),  # the account elsewhere by which they have signed in first
 )
 
 probes = Table(  # of the last days: why each was made and what it found
