@@ -6,6 +6,7 @@ Each step of the browser is made by hand, so that a test can change what is sent
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
@@ -211,8 +212,12 @@ class Liar:
         told = {"issuer": self.issuer} | {name: f"{self.issuer}{path}" for name, path in places.items()}
         return web.json_response(told)
 
-    async def _keys(self, _request: web.Request) -> web.Response:
-        return web.json_response({"keys": [self.key.as_dict(private=False)]})
+    async def _keys(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for part in re.findall(".{1,99}", json.dumps({"keys": [self.key.as_dict(private=False)]})):
+            await answer.write(part.encode())  # some answers come in parts
+        return answer
 
     async def _token(self, _request: web.Request) -> web.Response:
         now = int(time())

@@ -232,7 +232,9 @@ class Entrance:
         ]
         is_person = signed.token.token_id.startswith(PERSON)
         tokens = await self._queries.access.tokens() if is_person else ()
+        person = await self._people.find(signed.token.name) if is_person else None
         shown = {"error": "", "made": "", "sessions": sessions, "is_person": is_person}
+        shown["has_password"] = person is not None and person.password is not None
         shown["tokens"] = [payloads.token(each) for each in tokens if each.person == signed.token.name]
         return self._renderer.page(request, "account.html", status=status, **{**shown, **facts})
 

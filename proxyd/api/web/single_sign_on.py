@@ -221,15 +221,33 @@ class SingleSignOn:
                     method, url, data=form, headers=headers, timeout=timeout, allow_redirects=False
                 ) as answer,
             ):
-                body = await answer.content.read(_MOST_BYTES)
-                if answer.status != 200 or not answer.content.at_eof():
-                    raise SignOnError(f"The provider answered with {answer.status}.")
+                body = bytearray()
+                while len(body) <= _MOST_BYTES and (part := await answer.content.readany()):
+                    body += part
+                if answer.status != 200 or len(body) > _MOST_BYTES:
+                    raise SignOnError(f"The provider answered with {answer.status}{_why(bytes(body))}.")
                 found = json.loads(body)
         except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
             raise SignOnError(f"The provider cannot be asked: {type(error).__name__}.") from error
         if not isinstance(found, dict):
             raise SignOnError("The provider's answer is not what it should be.")
         return found
+
+
+def _why(body: bytes) -> str:
+    """Return the error that a provider names (RFC 6749, 5.2), and what to do if it does not know us.
+
+    >>> _why(b'{"error": "invalid_client"}')
+    ' (invalid_client): oidc_client or its secret is wrong'
+    >>> _why(b"<html>")
+    ''
+    """
+    try:
+        error = str(json.loads(body)["error"])[:60]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    wrong = ": oidc_client or its secret is wrong" if error in {"invalid_client", "unauthorized_client"} else ""
+    return f" ({error}){wrong}"
 
 
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
