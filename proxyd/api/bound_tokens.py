@@ -9,7 +9,7 @@ from aiohttp import web
 
 from proxyd.api.problems import problem
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration, parse_position
+from proxyd.api.query_readers import parse_position
 from proxyd.core.language import no_such
 from proxyd.daemon.reading import no_such_item
 
@@ -50,7 +50,7 @@ async def check_bounds(
     name = request.match_info["name"] if within is Within.PROFILE else request.query.get("profile", "")
     if not name:
         return problem(403, "Forbidden", f"this token reads only {_named(profiles)}: add ?profile=NAME")
-    known = set(profiles) & set(known_declaration(queries.profiles).profiles)
+    known = set(profiles) & set(queries.profiles.ready().profiles)
     if name not in known:
         raise no_such("profile", name, known)
     rule = request.query.get("rule")
@@ -60,7 +60,7 @@ async def check_bounds(
 
 
 def _is_rule_of(name: str, profiles: Sequence[str], queries: Queries) -> bool:
-    rules = known_declaration(queries.profiles).rules
+    rules = queries.profiles.ready().rules
     return name in rules and bool(set(rules[name].profiles) & set(profiles))
 
 

@@ -20,7 +20,6 @@ from proxyd.api.query_readers import (
     cursor_of,
     filter_of_request,
     index_after,
-    known_declaration,
     page_of,
     page_of_names,
     parse_position,
@@ -32,7 +31,7 @@ from proxyd.api.wire import explained
 from proxyd.api.wire.fates_in_words import item_fate
 from proxyd.api.wire.notification_traces import trace
 from proxyd.core.errors import ConflictError, NotFoundError
-from proxyd.core.language import no_such, no_such_source
+from proxyd.core.language import find_named
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
@@ -92,11 +91,10 @@ class ProfileListings:
 
     async def get_profile(self, name: str) -> wire.ProfileListed:
         """Return one profile; raises ``NotFoundError``."""
-        declaration = known_declaration(self._profiles)
-        if name not in declaration.profiles:
-            raise no_such("profile", name, declaration.profiles)
+        declaration = self._profiles.ready()
+        declared = find_named("profile", name, declaration.profiles)
         rules = (await asyncio.to_thread(_rules_of, [name], declaration))[name]
-        return await self._profile(declaration.profiles[name], rules, _Room())
+        return await self._profile(declared, rules, _Room())
 
     async def _profile(self, declared: Profile, rules: Sequence[NotificationRule], room: _Room) -> wire.ProfileListed:
         shown: list[wire.Rule] = []
@@ -118,10 +116,7 @@ class ProfileListings:
 
     def get_rule(self, name: str) -> wire.Rule:
         """Show one rule."""
-        rules = known_declaration(self._profiles).rules
-        if name not in rules:
-            raise no_such("rule", name, rules)
-        return self._rule(rules[name], _Room())
+        return self._rule(find_named("rule", name, self._profiles.ready().rules), _Room())
 
     def _rule(self, declared: NotificationRule, room: _Room) -> wire.Rule:
         counts = self._plans.capture_counts([declared.name])
@@ -149,7 +144,7 @@ class ProfileListings:
         for number, name in enumerate(names):
             if number % _PART == 0:
                 await asyncio.sleep(0)
-            found = self._plans.explain(name, with_week=False)
+            found = self._plans.outline(name)
             if found is None:
                 continue
             rules += len(found.rules)
@@ -169,8 +164,7 @@ class ProfileListings:
         """Return the sources that a profile, a domain and suspensions leave, or ``None`` for all."""
         declaration, found = self._profiles.declaration, None
         if asked.profile is not None:
-            if asked.profile not in declaration.profiles:
-                raise no_such("profile", asked.profile, declaration.profiles)
+            find_named("profile", asked.profile, declaration.profiles)
             found = _both(
                 found, _sources_of(each for each in declaration.rules.values() if asked.profile in each.profiles)
             )
@@ -187,11 +181,7 @@ class ProfileListings:
 
     async def explain(self, name: str) -> wire.Explained:
         """Explain why and when a source is probed next."""
-        declaration = known_declaration(self._profiles)  # raises while the daemon starts
-        found = self._plans.explain(name)
-        if found is None:
-            raise no_such_source(name, declaration)
-        return explained.explanation(found, await self._reports.kept(name))
+        return explained.explanation(self._plans.explain(name), await self._reports.kept(name))
 
 
 def _rules_of(profiles: Iterable[str], declaration: Declaration) -> dict[str, list[NotificationRule]]:
@@ -217,6 +207,7 @@ class _PlanListings:
 
     def __init__(self, queries: Queries, peers: Peers) -> None:
         self._plans = queries.plans
+        self._past = queries.past
         self._reports = queries.reports
         self._peers = peers
 
@@ -265,25 +256,25 @@ class _PlanListings:
 
     async def list_probes(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ProbeMade]:
         """List the probes of a source in the last week, newest first, with their reasons and outcomes."""
-        found = await self._plans.made_probes(source_id, before=read_position(window.cursor), limit=window.limit + 1)
+        found = await self._past.made_probes(source_id, before=read_position(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ProbeMade](items=wire.ProbeMade.list_of(found), next_cursor=next_cursor)
 
     async def list_items(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ItemEvent]:
         """List what happened to the items of a source, newest first: what came, changed and went away."""
-        found = await self._plans.shown_events(source_id, before=read_position(window.cursor), limit=window.limit + 1)
+        found = await self._past.shown_events(source_id, before=read_position(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ItemEvent](items=[payloads.item_event(each) for each in found], next_cursor=next_cursor)
 
     async def get_fates(self, source_id: str, position: str) -> wire.ItemFates:
         """Show an item of a source, by its `position`, and why each rule of the source told of it or did not."""
-        event, told = await self._plans.item_fates(source_id, parse_position(position, "a position is a whole number"))
-        state = await self._plans.page_text(source_id, event.position)
+        event, told = await self._past.item_fates(source_id, parse_position(position, "a position is a whole number"))
+        state = await self._past.page_text(source_id, event.position)
         return wire.ItemFates(item=payloads.item_event(event), state=state, rules=[item_fate(each) for each in told])
 
     async def list_intervals(self, rule: str, asked: wire.DaysOfIntervals) -> wire.Items[wire.IntervalOfRule]:
         """List a rule's intervals of the last days, newest first, and whether each was probed in time."""
-        found = await self._plans.intervals(rule, days=asked.days, limit=asked.limit)
+        found = await self._past.intervals(rule, days=asked.days, limit=asked.limit)
         return wire.Items[wire.IntervalOfRule](items=[payloads.interval(each) for each in found])
 
     async def advice(self) -> wire.AdviceShown:
@@ -321,7 +312,7 @@ class _SiteListings:
 
     async def get_site(self, name: str) -> wire.SiteDetails:
         """Show one site with its outages, and how long it took to answer in the last week."""
-        known_declaration(self._profiles)  # raises while the daemon starts
+        self._profiles.ready()  # raises while the daemon starts
         shown = wire.SiteShown.model_validate(await self._sites.standing(name))
         past = await self._sites.past(name)
         return wire.SiteDetails(**dict(shown), **wire.members_of(past, wire.SiteDetails))
@@ -395,7 +386,7 @@ class Listings:
         for number, name in enumerate(names):
             if number % _PART == 0:
                 await asyncio.sleep(0)
-            if (found := self._queries.plans.explain(name, with_week=False)) is not None:
+            if (found := self._queries.plans.outline(name)) is not None:
                 items.append(explained.source(self._queries.profiles.declaration, found))
         return items
 

@@ -15,7 +15,7 @@ from proxyd.api.auth import SCOPES
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.base.doers import COMMAND_LINE, FILES
-from proxyd.core.language import no_such
+from proxyd.core.language import find_named
 from proxyd.store.api_rows import ME, Scope
 
 INVITED_S = 86400.0
@@ -130,8 +130,8 @@ async def invite(queries: Queries, name: str, scope: Scope, profiles: Sequence[s
     if not 1 <= len(name) <= _MOST_NAME or not name.isprintable() or name != name.strip() or name in {".", ".."}:
         raise BadRequestError(f"a person's name must have 1 to {_MOST_NAME} printable characters, no blanks around it")
     known = queries.profiles.declaration.profiles
-    if unknown := [each for each in profiles if each not in known]:
-        raise no_such("profile", unknown[0], known)
+    for each in profiles:
+        find_named("profile", each, known)
     person = await queries.people.find(name)
     its = tuple(dict.fromkeys(profiles)) or (() if person is None else person.profiles)
     if its and scope != "read":

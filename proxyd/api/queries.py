@@ -11,6 +11,7 @@ from proxyd.daemon.delivery_queries import DeliveryQueries
 from proxyd.daemon.discovery import FeedDiscovery
 from proxyd.daemon.feed_hub import FeedHub
 from proxyd.daemon.moves import Moves
+from proxyd.daemon.past_queries import PastQueries
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.reading import Reading
@@ -34,6 +35,7 @@ class Queries:
     suspensions: Suspensions
     moves: Moves
     plans: PlanQueries
+    past: PastQueries
     reports: Reports
     sites: SiteQueries
     choices: SourceChoices

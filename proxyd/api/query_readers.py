@@ -9,10 +9,8 @@ from typing import Protocol, TypeVar
 
 from proxyd.api import wire
 from proxyd.api.problems import BadRequestError
-from proxyd.core.errors import BusyError
-from proxyd.core.language.syntax.words import no_such
+from proxyd.core.language import find_named
 from proxyd.core.model.field_values import parse_iso
-from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declarations import Declarations
 from proxyd.store.listed_rows import Wanted
 
@@ -113,15 +111,7 @@ def rules_of_request(profiles: Declarations, profile: str | None, rule: str | No
     # A rule may have been removed: its notifications are still stored
     if profile is None:
         return None if rule is None else frozenset([rule])
-    declaration = known_declaration(profiles)
-    if profile not in declaration.profiles:
-        raise no_such("profile", profile, declaration.profiles)
+    declaration = profiles.ready()
+    find_named("profile", profile, declaration.profiles)
     its = frozenset(name for name, each in declaration.rules.items() if profile in each.profiles)
     return its if rule is None else its & {rule}
-
-
-def known_declaration(profiles: Declarations) -> Declaration:
-    """Return the running declaration; raises ``BusyError`` until the daemon has loaded it."""
-    if not profiles.has_started:
-        raise BusyError("the daemon is starting; try again in a few seconds")
-    return profiles.declaration

@@ -8,6 +8,7 @@ from proxyd.daemon.domain_watch import DomainWatch
 from proxyd.daemon.feed_hub import FeedHub
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
+from proxyd.daemon.past_queries import PastQueries
 from proxyd.daemon.plan_loop import LoadSources, PlanLoop, PlanWorker
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
@@ -36,6 +37,7 @@ __all__ = [
     "Moves",
     "Notifier",
     "Observer",
+    "PastQueries",
     "PlanLoop",
     "PlanQueries",
     "PlanWorker",

@@ -34,8 +34,8 @@ from proxyd.core.language import (
     SourceText,
     StatementKind,
     counters_to_restart,
+    find_named,
     is_list,
-    no_such,
     rule_counting,
     what_changed,
 )
@@ -192,6 +192,12 @@ class Declarations:
     def declaration(self) -> Declaration:
         """The running declaration."""
         return self._known.compiled.declaration
+
+    def ready(self) -> Declaration:
+        """Return the running declaration; raises ``BusyError`` until it is loaded."""
+        if not self.has_started:
+            raise BusyError("the daemon is starting; try again in a few seconds")
+        return self.declaration
 
     @property
     def has_started(self) -> bool:
@@ -415,8 +421,7 @@ class Declarations:
             if only_if is not None and name in self.declaration.profiles:
                 self._must_take(name, only_if)
             self.texts.refuse_owned(StatementKind.PROFILE, name)
-            if name not in self.declaration.profiles:
-                raise no_such("profile", name, self.declaration.profiles)
+            find_named("profile", name, self.declaration.profiles)
             gone = {key_of(StatementKind.PROFILE, name)}
             gone.update(self.texts.files_of_rules_only_in(name))
             if with_sources:

@@ -16,7 +16,7 @@ from proxyd.base.clock import Signal
 from proxyd.base.ports import Channel, Clock, Message, WebhookState
 from proxyd.config.loading import SecretStore
 from proxyd.core.errors import ClusterError, DeliveryError, NotFoundError
-from proxyd.core.language import no_such
+from proxyd.core.language import find_named
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
@@ -139,9 +139,7 @@ class DeliveryQueries:
 
     async def test_deliveries(self, rule: str) -> list[_DeliveryTest]:
         """Send a test message to every webhook, mail address and channel of a rule."""
-        declared = self.profiles.declaration.rules.get(rule)
-        if declared is None:
-            raise no_such("rule", rule, self.profiles.declaration.rules)
+        declared = find_named("rule", rule, self.profiles.declaration.rules)
         return [await self._test(delivery, rule) for delivery in declared.deliveries]
 
     async def _test(self, delivery: Delivery, rule: str) -> _DeliveryTest:

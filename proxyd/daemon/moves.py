@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proxyd.base.ports import Clock
-from proxyd.core.errors import BusyError, ConflictError
-from proxyd.core.language import lines_of, no_such_source
+from proxyd.core.errors import ConflictError
+from proxyd.core.language import find_source, lines_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Compiled
@@ -90,11 +90,9 @@ class Moves:
     async def accept(self, source: str, *, to: str | None = None) -> _MoveAccepted:
         """Read a source where its permanent redirects lead, from now on and over restarts."""
         # Its headers and secrets go there too, so with `to` it is read nowhere else than where somebody looked
-        if not self._declarations.has_started:
-            raise BusyError("the daemon is starting; try again in a few seconds")
+        self._declarations.ready()
         async with self._declarations.suspensions.turn, self._observer.turn(source):
-            if source not in self._declaration.sources:
-                raise no_such_source(source, self._declaration)
+            find_source(source, self._declaration)
             leads_to = next((each.url for each in self.of(source) if not each.is_accepted), None)
             if to is not None and leads_to not in {None, to}:
                 raise ConflictError(f"source {source} leads to {leads_to} now, not to {to}: look at it again")

@@ -11,27 +11,19 @@ from itertools import islice
 from typing import cast
 
 from proxyd.base.ports import Clock
-from proxyd.core.errors import BusyError, ConflictError, NotFoundError
+from proxyd.core.errors import ConflictError
 from proxyd.core.language import no_such, no_such_source
-from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import PAGE_TEXT, Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.plan_preview import preview_in_rounds
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness.host_budgets import HostTally
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explainer, Explanation
-from proxyd.core.rules.answers.item_fates import ItemFate, item_fate
-from proxyd.core.rules.answers.number_series import NumberEvent, NumberSeries, number_series
-from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.rule_counts import CaptureCounts
-from proxyd.core.rules.known.state import StoredEvent
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.store.listed_rows import DecidedInterval, MadeProbe, SeenItem, StoredNotification
-from proxyd.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +39,8 @@ class _AskedProbe:
     is_under_way: bool = False
 
 
-_DAY_S = 86400.0
 _MOST_ASKED = 1000  # sources of one request to probe now
 _ADVICE_KEPT_S = 60.0
-_PART, _MOST_NUMBERS, _MOST_CHARACTERS = 50, 500, 4_000_000  # of events whose numbers are shown
-_MOST_FATES = 100  # rules of one source whose answers are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +51,6 @@ class _HostStanding(HostTally):
     spacing_s: float = 0.0  # the least time between two probes
     free_s: float = 0.0  # when the next probe may start; 0 if it may start now
     throttled_until_s: float = 0.0  # until when it wants no probe, or one that is throttled with it; 0 if it does not
-
-
-@dataclass(frozen=True, slots=True)
-class ToldOf:
-    """What a rule made of an event, the notification that told of it, and how the rule fails, if it does."""
-
-    fate: ItemFate
-    notification: StoredNotification | None
-    failure: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +66,12 @@ class _KeptAdvice:
 class PlanQueries:
     """Answers from the decider's plan and the stored probes."""
 
-    def __init__(self, decider: Decider, profiles: Declarations, store: SqlStore, clock: Clock) -> None:
+    def __init__(self, decider: Decider, profiles: Declarations, clock: Clock) -> None:
         self._explainer = Explainer.of(decider)
         self._decider = decider
         self._planner = decider.planner
         self._known = decider.known
         self._profiles = profiles
-        self._store = store
         self._clock = clock
         self._advising = asyncio.Lock()
         self._advised: _KeptAdvice | None = None
@@ -151,9 +130,17 @@ class PlanQueries:
                 kept = self._advised = _KeptAdvice(found, week, compiled, now_s + _ADVICE_KEPT_S)
             return kept.advice
 
-    def explain(self, source_id: str, *, with_week: bool = True) -> Explanation | None:
-        """Return when a source is probed next and why, without the factors of its week if these are not wanted."""
-        return self._explainer.explain(source_id, self._next_chronon(), with_week=with_week)
+    def explain(self, source_id: str) -> Explanation:
+        """Return when a source is probed next and why; raises ``NotFoundError``."""
+        declared = self._profiles.ready()
+        found = self._explainer.explain(source_id, self._next_chronon())
+        if found is None:
+            raise no_such_source(source_id, declared)
+        return found
+
+    def outline(self, source_id: str) -> Explanation | None:
+        """Return the same without the factors of its week, or ``None`` if there is no such source."""
+        return self._explainer.explain(source_id, self._next_chronon(), with_week=False)
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
@@ -188,7 +175,7 @@ class PlanQueries:
 
     def meant(self, name: str) -> Sequence[str]:
         """Return the sources of a name, which may be a source, a rule or a profile; raises ``NotFoundError``."""
-        declared = self._declaration()
+        declared = self._profiles.ready()
         if name in declared.sources:
             return [name]
         if (rule := declared.rules.get(name)) is not None:
@@ -198,97 +185,9 @@ class PlanQueries:
         rules = (rule for rule in declared.rules.values() if name in rule.profiles)
         return list(dict.fromkeys(source_id for rule in rules for source_id in rule.source_ids))
 
-    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
-        """Return the probes of a source in the last days, newest first."""
-        self._check_source(source_id)
-        return await self._store.history.made_probes(source_id, before=before, limit=limit)
-
-    async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
-        """Return when items of a source were published and seen, newest first."""
-        self._check_source(source_id)
-        return await self._store.history.seen_items(source_id, self._clock.time_s() - days * _DAY_S, limit=limit)
-
-    async def shown_events(self, source_id: str, *, before: int | None, limit: int) -> list[ShownEvent]:
-        """Return what happened to the items of a source, newest first; ``before`` is the position of an event."""
-        self._check_source(source_id)
-        found = await self._store.history.events(source_id, before=before, limit=limit)
-        return await asyncio.to_thread(lambda: [shown_event(each) for each in found])
-
-    async def item_fates(self, source_id: str, position: int) -> tuple[ShownEvent, list[ToldOf]]:
-        """Return what happened to an item, and what each rule that reads its source made of it.
-
-        Raises ``NotFoundError``: there is no event of that number.
-        """
-        self._check_source(source_id)
-        event = await self._store.history.event(source_id, position)
-        if event is None:
-            raise NotFoundError(f"{source_id} has no item at {position}; it may be older than the setting retention")
-        compiled = self._known.compiled
-        programs = [each for each in compiled.programs_of(source_id) if not each.is_of_source][:_MOST_FATES]
-        declared_s = compiled.declaration_s(source_id)
-        # The conditions of 100 rules may take a second, and the difference of a long page a third of one
-        fates = await asyncio.to_thread(
-            lambda: [item_fate(each, event, source_id, declared_s=declared_s) for each in programs]
-        )
-        told = await self._store.history.notifications_of([each.notification_id for each in fates])
-        answers = [await self._told_of(fate, told.get(fate.notification_id), source_id, event) for fate in fates]
-        return await asyncio.to_thread(shown_event, event), answers
-
-    async def page_text(self, source_id: str, position: int) -> str | None:
-        """Return the text of a page after an event, or ``None`` if the source is no text or nothing was there then."""
-        if not self._declaration().is_text_of_page(source_id):
-            return None
-        event = await self._store.history.state(source_id, position)
-        text = None if event is None or event.kind is EventKind.DELETE else event.item.fields.get(PAGE_TEXT)
-        return text if isinstance(text, str) else None
-
-    async def numbers_of(self, source_id: str) -> list[NumberSeries]:
-        """Return how the numbers of a source changed, of its newest events; none if its class has no numbers."""
-        self._check_source(source_id)
-        declared = self._declaration()
-        names = declared.page_class(declared.sources[source_id]).numbers
-        if not names:
-            return []
-        found: list[NumberEvent] = []
-        before, size = None, 0
-        while len(found) < _MOST_NUMBERS and size < _MOST_CHARACTERS:  # other fields may be long
-            events = await self._store.history.events(source_id, before=before, limit=_PART)
-            found += [NumberEvent.of(each, names) for each in events]
-            if len(events) < _PART:
-                break
-            before = events[-1].seq
-            size += sum(len(each) for event in events for each in event.item.fields.values() if isinstance(each, str))
-        return number_series(found)
-
-    async def _told_of(
-        self, fate: ItemFate, own: StoredNotification | None, source_id: str, event: StoredEvent
-    ) -> ToldOf:
-        """Return the fate of an event with the notification that told of it, if one did."""
-        if own is None and fate.is_counted:
-            own = await self._store.history.next_notification(fate.rule, source_id, event.seen_s)
-        failing = self._known.failing.of(fate.rule)
-        return ToldOf(fate, own, None if failing is None else failing.reason)
-
-    async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
-        """Return the execution intervals of a rule that were decided in the last days, newest first."""
-        rules = self._declaration().rules
-        if rule not in rules:
-            raise no_such("rule", rule, rules)
-        return await self._store.history.intervals(rule, self._clock.time_s() - days * _DAY_S, limit=limit)
-
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
         """Return how the execution intervals of some rules ended."""
         return self._known.streams.of_rules(rules)
-
-    def _check_source(self, source_id: str) -> None:
-        declared = self._declaration()
-        if source_id not in declared.sources:
-            raise no_such_source(source_id, declared)
-
-    def _declaration(self) -> Declaration:
-        if not self._profiles.has_started:
-            raise BusyError("the daemon is starting; try again in a few seconds")
-        return self._profiles.declaration
 
     def _next_chronon(self) -> int:
         return self._known.grid.chronon_at(self._clock.time_s()) + 1

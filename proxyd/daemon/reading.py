@@ -10,7 +10,7 @@ from datetime import tzinfo
 
 from proxyd.base.ports import Clock, Prober
 from proxyd.core.errors import NotFoundError
-from proxyd.core.language import no_such
+from proxyd.core.language import find_named
 from proxyd.core.model.field_values import local_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.outcome import ProbeRequest
@@ -83,10 +83,8 @@ class Reading:
         if source is not None:
             sources = frozenset([source]) if sources is None else sources & {source}
         if profile is not None:
-            known = await self.folders_of(reader)
-            if profile not in known:
-                raise no_such("profile", profile, known)
-            sources = known[profile] if sources is None else sources & known[profile]
+            its = find_named("profile", profile, await self.folders_of(reader))
+            sources = its if sources is None else sources & its
         return Shelf(view, sources, since_s=self._midnight_s(), person=reader.marks_as)
 
     async def folders_of(self, reader: ItemReader) -> Mapping[str, frozenset[str]]:

@@ -11,7 +11,7 @@ import structlog
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ConflictError
-from proxyd.core.language import no_such, no_such_source
+from proxyd.core.language import find_source, no_such
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import EVERYTHING, Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
@@ -133,8 +133,7 @@ class Suspensions:
         """Probe a source no more."""
         async with self.turn:
             self._must_have_started()
-            if source not in self._declaration.sources:
-                raise no_such_source(source, self._declaration)
+            find_source(source, self._declaration)
             key = Subject.SOURCE, source
             if (before := self._known.get(key)) is not None:
                 return SuspensionChange(f"source {source} was already paused, {before.told}", before, is_new=False)

@@ -177,7 +177,7 @@ async def test_a_rule_shows_the_fates_of_its_intervals(browser: Browser) -> None
     await browser.sign_in("read")
     status, page = await browser.get("/rules/r")
     assert status == 200
-    found = await browser.api.control.queries.plans.intervals("r", days=7.0, limit=500)
+    found = await browser.api.control.queries.past.intervals("r", days=7.0, limit=500)
     captured = sum(each.captured for each in found)
     assert f"{captured} in time; {len(found) - captured} too late; 0 never" in page
     assert [count_of(page, kind) for kind in ("captured", "late", "missed")] == [captured, len(found) - captured, 0]

@@ -26,6 +26,7 @@ from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.context import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
 from proxyd.daemon.declared_texts import OnlyIf
+from proxyd.daemon.past_queries import PastQueries
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.store.backups import open_store
 from proxyd.store.listed_rows import Wanted
@@ -401,19 +402,19 @@ async def test_what_a_rule_counted_before_a_restart_is_in_the_notification_after
 
 async def test_until_the_declarations_are_read_the_daemon_says_that_it_starts(world: World) -> None:
     declarations, found = world.fresh()
-    plans = PlanQueries(found, declarations, world.store, world.clock)
+    past = PastQueries(found, declarations, world.store.history, world.clock)
     with pytest.raises(BusyError, match="the daemon is starting; try again in a few seconds"):
-        await plans.intervals("r", days=1.0, limit=9)
+        await past.intervals("r", days=1.0, limit=9)
     await declarations.start()
-    assert await plans.intervals("r", days=1.0, limit=9) == []
+    assert await past.intervals("r", days=1.0, limit=9) == []
     with pytest.raises(NotFoundError, match="there is no rule 'q'"):
-        await plans.intervals("q", days=1.0, limit=9)
+        await past.intervals("q", days=1.0, limit=9)
 
 
 async def test_advice_is_kept_for_a_minute_of_one_declaration(world: World) -> None:
     declarations, found = world.fresh()
     await declarations.start()
-    plans = PlanQueries(found, declarations, world.store, world.clock)
+    plans = PlanQueries(found, declarations, world.clock)
     first, second = await asyncio.gather(plans.advise(), plans.advise())
     assert first is second
     await world.clock.advance(59.0)

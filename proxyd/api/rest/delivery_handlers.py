@@ -15,10 +15,9 @@ from proxyd.api.endpoint import Endpoint, json_response, listing, read_body, rea
 from proxyd.api.listings import Listings
 from proxyd.api.problems import problem
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.live_streams import Streams
-from proxyd.core.errors import BusyError, NotFoundError
-from proxyd.core.language import no_such
+from proxyd.core.errors import NotFoundError
+from proxyd.core.language import find_named
 
 _NO_API = (
     "this machine does not plan, so it does not answer the API: run the verb on a machine with a planner, or "
@@ -107,9 +106,8 @@ class _DeliveryHandlers:
         )
         if asked.person is not None and await self._people.find(asked.person) is None:
             raise NotFoundError(f"there is no person {asked.person!r}; `proxyd person list` shows them")
-        known = known_declaration(self._profiles).profiles if asked.profiles else ()
-        if unknown := [each for each in asked.profiles if each not in known]:
-            raise no_such("profile", unknown[0], known)
+        for each in asked.profiles:
+            find_named("profile", each, self._profiles.ready().profiles)
         await self._access.add_token(token)
         return wire.TokenMade(name=token.name, scope=token.scope, token=shown)
 
@@ -158,7 +156,7 @@ class Callbacks:
 
     async def verify(self, request: web.Request) -> web.Response:
         """Echo the challenge of a subscription that proxyd requested."""
-        self._must_have_started()
+        self._profiles.ready()  # the subscriptions are loaded then
         challenge = await self._callbacks.verify(request.match_info["callback_id"], dict(request.query))
         if challenge is None:
             raise web.HTTPNotFound(text="no such subscription")
@@ -167,14 +165,9 @@ class Callbacks:
     async def push(self, request: web.Request) -> web.Response:
         """Accept a pushed document; without a subscription, answer 410 before the body is read."""
         callback_id, headers = request.match_info["callback_id"], request.headers
-        self._must_have_started()
+        self._profiles.ready()  # the subscriptions are loaded then
         if not self._callbacks.is_subscribed(callback_id):
             return web.Response(status=410)
         body = await read_bytes(request.clone(client_max_size=_MOST_BYTES))
         await self._callbacks.push(callback_id, headers.get("Content-Type"), headers.get("X-Hub-Signature"), body)
         return web.Response(status=202)
-
-    def _must_have_started(self) -> None:
-        """Raise ``BusyError`` until the subscriptions are loaded."""
-        if not self._profiles.has_started:
-            raise BusyError("the daemon is starting; try again in a few seconds")

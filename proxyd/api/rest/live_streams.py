@@ -17,10 +17,10 @@ from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import read_query
 from proxyd.api.problems import later
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import filter_of_request, known_declaration, parse_position
+from proxyd.api.query_readers import filter_of_request, parse_position
 from proxyd.base.clock import wait_until
 from proxyd.core.errors import NotFoundError
-from proxyd.core.language.syntax.words import no_such
+from proxyd.core.language import find_named
 from proxyd.daemon.declarations import Declarations
 from proxyd.store.listed_rows import StoredNotification, Wanted
 
@@ -206,5 +206,5 @@ def _which(profiles: Declarations, asked: wire.Which) -> Callable[[], Wanted]:
 
 
 def _check_rule(profiles: Declarations, rule: str | None) -> None:
-    if rule is not None and rule not in (rules := known_declaration(profiles).rules):
-        raise no_such("rule", rule, rules)
+    if rule is not None:
+        find_named("rule", rule, profiles.ready().rules)

@@ -17,7 +17,7 @@ from proxyd.api.bound_tokens import Within
 from proxyd.api.endpoint import Endpoint, read_bytes, read_query
 from proxyd.api.problems import BadRequestError, too_many
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration, rules_of_request
+from proxyd.api.query_readers import rules_of_request
 from proxyd.core.language.syntax.words import no_such
 from proxyd.daemon.feed_documents import FORMS, Feed, entry
 from proxyd.daemon.feed_hub import FollowWish, Topic
@@ -139,7 +139,7 @@ class HubRequests:
 
     async def ask(self, request: web.Request) -> web.Response:
         """Take in a request; its callback is asked afterwards whether it wants that."""
-        known_declaration(self._profiles)
+        self._profiles.ready()
         token_id, _, mac = request.match_info["key"].partition(".")
         if self._quotas is not None and (left := self._quotas.take(token_id, self._clock.time_s())).is_over:
             return too_many(left.reset_s)

@@ -17,7 +17,6 @@ from proxyd.api.endpoint import Endpoint, json_of, json_response, listing, model
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
@@ -122,7 +121,7 @@ class ProfileHandlers:
     async def import_list(self, body: bytes, asked: wire.Listing, to: Sequence[str] = ()) -> wire.ImportMade:
         """Declare the feeds of a list and tell the mail addresses and chats ``to``, or only check it."""
         for _ in range(_MOST_MERGED):
-            known = known_declaration(self._profiles)
+            known = self._profiles.ready()
             async with self._in_turn():
                 texts, counts = await asyncio.to_thread(_merge_listing, body, asked, known, to)
             if asked.dry_run:
@@ -147,7 +146,7 @@ class ProfileHandlers:
 
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
-        known_declaration(self._profiles)  # raises while the daemon starts
+        self._profiles.ready()  # raises while the daemon starts
         names, declared = await self._choices.names(), self._profiles.declaration
 
         def write() -> bytes:
@@ -161,7 +160,7 @@ class ProfileHandlers:
         With `sources` also those of its sources that the API has declared and no rule reads then. With `If-Match` it
         is removed only if it has not changed since its `ETag` was read.
         """
-        known_declaration(self._profiles)  # raises while the daemon starts
+        self._profiles.ready()  # raises while the daemon starts
         only_if = _only_if(request)
         takes = None if only_if is None else only_if.takes
         asked = read_query(request, wire.ProfileDropped)

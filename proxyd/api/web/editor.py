@@ -16,7 +16,6 @@ from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.page_gate import SIGNED, read_form
@@ -25,7 +24,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.base.clock import zone_name
 from proxyd.core.errors import ChangedError
-from proxyd.core.language import CreateProfile, Located, StatementKind, format_statements, no_such
+from proxyd.core.language import CreateProfile, Located, StatementKind, find_named, format_statements
 from proxyd.core.language.hidden_addresses import hide_channels, show_channels
 from proxyd.core.model.day_parts import QuietHours
 from proxyd.daemon.declared_texts import API_TEXT, DeclarationChanges, OnlyIf, sources_only_of
@@ -119,8 +118,7 @@ class Editor:
         """Remove a profile and its rules in no other profile, if it has not changed since it was opened."""
         name = request.match_info["name"]
         form = await _form(request) | {"name": name}
-        if name not in (known := known_declaration(self._profiles).profiles):
-            raise no_such("profile", name, known)
+        find_named("profile", name, self._profiles.ready().profiles)
         if not form["confirmed"]:
             raise BadRequestError("tick the box to confirm the removal")
         await self._profiles.drop_profile(
@@ -135,8 +133,8 @@ class Editor:
     async def set_quiet(self, request: web.Request) -> web.StreamResponse:
         """Give a profile the quiet hours of the form, or none."""
         name, form = request.match_info["name"], await read_form(request)
-        if name not in (known := known_declaration(self._profiles)).profiles:
-            raise no_such("profile", name, known.profiles)
+        known = self._profiles.ready()
+        find_named("profile", name, known.profiles)
         written = self._profiles.texts.written_of(StatementKind.PROFILE, name)
         if written is not None and written.origin != API_TEXT:
             raise BadRequestError(f"{written.origin}, line {written.line} declares this profile; change it there")

@@ -16,12 +16,11 @@ from proxyd.api import wire
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration
 from proxyd.api.web.charts import Chart, Frame, Tick, chart, steps_between, time_ticks
 from proxyd.api.web.page_texts import field
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.errors import NotFoundError
-from proxyd.core.language import no_such_source
+from proxyd.core.language import find_source
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.text_blocks import diff_blocks, words_changed
 from proxyd.core.rules.answers.number_series import NumberSeries
@@ -64,16 +63,15 @@ class Histories:
 
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
-        self._plans = queries.plans
+        self._past = queries.past
         self._listings = listings
         self._render = renderer.page
 
     async def history(self, request: web.Request) -> web.Response:
         """List the stored states of a page, newest first, and compare two of them."""
         name, asked = request.match_info["name"], read_query(request, _Compared)
-        declaration = known_declaration(self._profiles)
-        if name not in declaration.sources:
-            raise no_such_source(name, declaration)
+        declaration = self._profiles.ready()
+        find_source(name, declaration)
         if not declaration.is_text_of_page(name):
             raise NotFoundError(f"{name} is not watched as the text of a page; its page lists its items")
         found = await self._listings.plans.list_items(name, wire.ListWindow(limit=_MOST_LISTED, cursor=asked.cursor))
@@ -88,7 +86,7 @@ class Histories:
         return await asyncio.to_thread(_Difference.of, states)
 
     async def _state(self, name: str, position: int) -> str:
-        text = await self._plans.page_text(name, position)
+        text = await self._past.page_text(name, position)
         if text is None:
             raise NotFoundError(f"{name} has no state {position}; it may be older than the setting retention")
         return text

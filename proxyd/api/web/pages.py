@@ -15,7 +15,6 @@ from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import refusal_of_reload
 from proxyd.api.web.charts import (
@@ -45,7 +44,7 @@ from proxyd.api.web.page_texts import (
 )
 from proxyd.api.web.rendering import Renderer
 from proxyd.base.metrics import SHARES
-from proxyd.core.language import no_such_source
+from proxyd.core.language import find_source
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.suspension import EVERYTHING, Subject
@@ -276,8 +275,7 @@ class Actions:
     async def probe(self, request: web.Request) -> web.StreamResponse:
         """Have a source probed as soon as politeness allows."""
         name = request.match_info["name"]
-        if name not in (declared := known_declaration(self._profiles)).sources:
-            raise no_such_source(name, declared)
+        find_source(name, self._profiles.ready())
         (asked,) = self._plans.ask(name)
         wait = duration(asked.at_s - self._clock.time_s())
         when = f"in {wait}, after {asked.waits_for}" if asked.waits_for else "at once"

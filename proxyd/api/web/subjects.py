@@ -11,7 +11,6 @@ from proxyd.api import wire
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import known_declaration
 from proxyd.api.web.charts import heat_map, histogram, lanes, probe_kind, time_line
 from proxyd.api.web.histories import number_charts
 from proxyd.api.web.page_texts import awaits_no_items, receivers_of
@@ -19,10 +18,8 @@ from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
-from proxyd.core.language import no_such_source
 from proxyd.core.model.profile import UtilityKind
 from proxyd.core.planning.kernels.losses import MISSED_S
-from proxyd.core.rules.answers.explanation import Explanation
 
 _DAY_S = 86400.0
 _FIRST_ITEMS, _LOGGED, _MOST_LISTED = 10, 30, 100
@@ -50,6 +47,7 @@ class Subjects:
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
         self._plans = queries.plans
+        self._past = queries.past
         self._reports = queries.reports
         self._deliveries = queries.deliveries
         self._moves = queries.moves
@@ -60,15 +58,15 @@ class Subjects:
     async def source(self, request: web.Request) -> web.Response:
         """Show one source, its items and its probes."""
         name, days = request.match_info["name"], read_query(request, _Back).days
-        known = self._explanation_of(name)
-        declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
-        is_text = known_declaration(self._profiles).is_text_of_page(name)
+        known = self._plans.explain(name)
+        declared = self._profiles.ready().sources[name]  # before any await: it may be removed
+        is_text = self._profiles.ready().is_text_of_page(name)
         found = explained.explanation(known, await self._reports.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
         item_free = awaits_no_items(self._profiles.declaration, found.rules)
-        charts = number_charts(await self._plans.numbers_of(name), self._clock.time_s(), self._deliveries.zone)
-        past = await self._past(name, days, most_items=_MOST_STATES if is_text else _MOST_LISTED)
+        charts = number_charts(await self._past.numbers_of(name), self._clock.time_s(), self._deliveries.zone)
+        past = await self._recent(name, days, most_items=_MOST_STATES if is_text else _MOST_LISTED)
         return self._render(
             *(request, "source.html"),
             found=found,
@@ -91,7 +89,7 @@ class Subjects:
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""
         name = request.match_info["name"]
-        known = self._explanation_of(name)
+        known = self._plans.explain(name)
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
         found = explained.explanation(known, await self._reports.kept(name))
         return self._render(
@@ -111,21 +109,14 @@ class Subjects:
             day_names=payloads.DAYS,
         )
 
-    def _explanation_of(self, name: str) -> Explanation:
-        declared = known_declaration(self._profiles)  # raises while the daemon starts
-        found = self._plans.explain(name)
-        if found is None:
-            raise no_such_source(name, declared)
-        return found
-
-    async def _past(self, name: str, days: int, most_items: int) -> dict[str, Any]:
+    async def _recent(self, name: str, days: int, most_items: int) -> dict[str, Any]:
         """Return the items and probes of the last days, as a picture and as lists."""
         end_s = self._clock.time_s()
         begin_s = end_s - days * _DAY_S
-        rows = await self._plans.made_probes(name, before=None, limit=_MOST_PROBES)
-        items = await self._plans.seen_items(name, days=float(days), limit=_MOST_ITEMS)
+        rows = await self._past.made_probes(name, before=None, limit=_MOST_PROBES)
+        items = await self._past.seen_items(name, days=float(days), limit=_MOST_ITEMS)
         made = wire.ProbeMade.list_of(rows[:_MOST_LISTED])
-        events = await self._plans.shown_events(name, before=None, limit=most_items)
+        events = await self._past.shown_events(name, before=None, limit=most_items)
         listed: list[wire.ItemEvent] = [payloads.item_event(each) for each in events]
         probes = [(row.started_s, probe_kind(row.outcome, row.items)) for row in rows if row.started_s >= begin_s]
         return {
@@ -156,11 +147,11 @@ class Subjects:
 
     async def _rule(self, request: web.Request, days: int, tested: list[wire.TestResult] | None = None) -> web.Response:
         found = self._listings.profiles.get_rule(request.match_info["name"])
-        declaration = known_declaration(self._profiles)
+        declaration = self._profiles.ready()
         declared = declaration.rules[found.name]
         pages = [each for each in found.sources[:_MOST_NAMED] if declaration.is_text_of_page(each)]
         news = await self._listings.deliveries.list_notifications(wire.Found(rule=found.name, limit=20))
-        rows = await self._plans.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
+        rows = await self._past.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
         return self._render(
             request,
             "rule.html",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from proxyd.api import wire
 from proxyd.core.model.field_values import iso_time
-from proxyd.daemon.plan_queries import ToldOf
+from proxyd.daemon.past_queries import ToldOf
 from proxyd.store.listed_rows import DeliveryStatus
 
 _STATES_AHEAD = {

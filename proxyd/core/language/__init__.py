@@ -56,5 +56,7 @@ from proxyd.core.language.syntax.value_checks import address_to_watch as address
 from proxyd.core.language.syntax.value_checks import channel_scheme as channel_scheme
 from proxyd.core.language.syntax.value_checks import plain_address as plain_address
 from proxyd.core.language.syntax.words import did_you_mean as did_you_mean
+from proxyd.core.language.syntax.words import find_named as find_named
+from proxyd.core.language.syntax.words import find_source as find_source
 from proxyd.core.language.syntax.words import no_such as no_such
 from proxyd.core.language.syntax.words import no_such_source as no_such_source

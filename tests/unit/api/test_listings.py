@@ -26,7 +26,9 @@ class Known:
     """A declaration whose rules have no results, and of which nothing is suspended."""
 
     declaration: Declaration
-    has_started: bool = True
+
+    def ready(self) -> Declaration:
+        return self.declaration
 
     def capture_counts(self, _rules: object) -> CaptureCounts:
         return CaptureCounts()

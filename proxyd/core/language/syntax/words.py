@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 from proxyd.core.errors import NotFoundError, suggest
 from proxyd.core.language.syntax.delivery_kinds import delivery_words
 from proxyd.core.language.syntax.readers import READER_KINDS
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.profile import Declaration, Source
+
+_Named = TypeVar("_Named")
 
 AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 
@@ -134,6 +137,20 @@ def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
     """
     hint = did_you_mean(name, known)
     return NotFoundError(f"there is no {kind} {name!r}" + (f".{hint}" if hint else ""))
+
+
+def find_named(kind: str, name: str, known: Mapping[str, _Named]) -> _Named:
+    """Return what has a name; raises ``NotFoundError``."""
+    if name not in known:
+        raise no_such(kind, name, known)
+    return known[name]
+
+
+def find_source(name: str, declared: Declaration) -> Source:
+    """Return a declared source; raises ``NotFoundError``."""
+    if name not in declared.sources:
+        raise no_such_source(name, declared)
+    return declared.sources[name]
 
 
 def no_such_source(name: str, declared: Declaration) -> NotFoundError:
