@@ -109,6 +109,10 @@ class Client:
         changes: types.ChangesMade = answer.json()
         return changes
 
+    async def receivers(self) -> list[types.ReceiverShown]:
+        """Return the receivers that have names, with their texts."""
+        return await self._wire.items("/api/v1/receivers")
+
     async def removed(self) -> list[types.RemovedShown]:
         """Return what was removed in the last day from what the API had declared, newest first."""
         return await self._wire.items("/api/v1/removed")
@@ -562,6 +566,7 @@ class SyncClient:
     profiles = _blocking(Client.profiles)
     profile = _blocking(Client.profile)
     declare = _blocking(Client.declare)
+    receivers = _blocking(Client.receivers)
     removed = _blocking(Client.removed)
     restore = _blocking(Client.restore)
     drop_profile = _blocking(Client.drop_profile)

@@ -95,7 +95,7 @@ class DomainField(TypedDict):
 class DropWritten(TypedDict):
     """``DROP``."""
 
-    kind: Literal["PROFILE", "NOTIFICATION", "SOURCE", "DOMAIN"]
+    kind: Literal["PROFILE", "NOTIFICATION", "SOURCE", "DOMAIN", "RECEIVER"]
     name: str
 
 
@@ -409,6 +409,14 @@ class Readiness(TypedDict):
     checks: dict[str, bool]
 
 
+class ReceiverShown(TypedDict):
+    """A receiver of notifications that has a name."""
+
+    name: str
+    declared_by: str
+    text: str
+
+
 class Reloaded(TypedDict):
     """The profile files were loaded."""
 
@@ -623,7 +631,7 @@ class CostShown(TypedDict):
 
 
 class DeliveryWritten(TypedDict):
-    """A receiver of notifications: a webhook with its secret, a mail address, a channel, or a name in the log."""
+    """A delivery: a webhook with its secret, a mail address, a channel, a name in the log, or a receiver's name."""
 
     webhook: NotRequired[str | None]
     secret: NotRequired[SecretWritten | None]
@@ -632,6 +640,7 @@ class DeliveryWritten(TypedDict):
     mail: NotRequired[str | None]
     channel: NotRequired[str | None]
     log: NotRequired[str | None]
+    receiver: NotRequired[str | None]
 
 
 class DomainShown(TypedDict):
@@ -783,6 +792,13 @@ class ProfileWritten(TypedDict):
     digest: NotRequired[str | None]
     quiet: NotRequired[str | None]
     trouble: NotRequired[list[DeliveryWritten]]
+
+
+class ReceiverWritten(TypedDict):
+    """``CREATE RECEIVER``; ``to`` names no other receiver."""
+
+    name: str
+    to: list[DeliveryWritten]
 
 
 class Rule(TypedDict):
@@ -947,6 +963,7 @@ class DeclarationWritten(TypedDict):
     domains: NotRequired[list[DomainWritten]]
     sources: NotRequired[list[SourceWritten]]
     profiles: NotRequired[list[ProfileWritten]]
+    receivers: NotRequired[list[ReceiverWritten]]
     notifications: NotRequired[list[NotificationWritten]]
 
 

@@ -20,6 +20,7 @@ from proxyd.core.language import find_named
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
+from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declarations import Declarations
 from proxyd.notify.channels.message_forms import sent_text
 from proxyd.notify.channels.webhook import known_secret
@@ -144,7 +145,7 @@ class DeliveryQueries:
 
     async def _test(self, delivery: Delivery, rule: str) -> _DeliveryTest:
         """Send a test message; an endpoint that accepts it gets notifications again, even if it was disabled."""
-        shown = shown_endpoint(delivery.kind, delivery.endpoint)
+        shown = shown_endpoint(delivery.kind, delivery.endpoint, delivery.receiver)
         try:
             said = await self.channel.deliver(await self._test_message(delivery, rule))
         except DeliveryError as error:
@@ -170,18 +171,35 @@ class DeliveryQueries:
         return replace(message, form=delivery.form.value, secret=secret)
 
     async def webhooks(self) -> list[KnownWebhook]:
-        """Return every webhook, whether it answered its ping, and the rules that it accepts no more."""
+        """Return every webhook, whether it answered its ping, and the rules that it accepts no more.
+
+        One of a receiver is shown by the name of that, without its address and its secret.
+        """
         refused: dict[tuple[str, str], list[str]] = defaultdict(list)
         for disabled in await self.store.list_disabled_endpoints():
             refused[disabled.endpoint, disabled.declared].append(disabled.rule)
         known = await self.store.webhooks.all()
-        return [replace(each, refused=tuple(refused[each.endpoint, each.declared])) for each in known]
+        names = await asyncio.to_thread(_receivers_of_webhooks, self.profiles.declaration)
+        shown = [replace(each, refused=tuple(refused[each.endpoint, each.declared])) for each in known]
+        return [_under_name(each, names.get(each.endpoint, "")) for each in shown]
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every dead delivery."""
         count = await self.store.replay(notification_id, self.clock.time_s())
         self.notifier.wake()
         return count
+
+
+def _receivers_of_webhooks(declaration: Declaration) -> dict[str, str]:
+    """Return the name of the receiver of each webhook that is a part of one, by its address."""
+    deliveries = (each for rule in declaration.rules.values() for each in rule.deliveries if each.receiver)
+    return {each.endpoint: each.receiver for each in deliveries if isinstance(each, WebhookDelivery)}
+
+
+def _under_name(webhook: KnownWebhook, receiver: str) -> KnownWebhook:
+    if not receiver:
+        return webhook
+    return replace(webhook, endpoint=shown_endpoint(WebhookDelivery.kind, "", receiver), secret_name="")
 
 
 def _as_test(rule: str, told: Sequence[StoredNotification]) -> dict[str, Any]:

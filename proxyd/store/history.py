@@ -60,12 +60,12 @@ class SqlHistory:
     async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, tuple[DeliveryStatus, ...]]:
         c = t.outbox.c
         query = select(
-            *(c.notification_id, c.endpoint, c.kind, c.form, c.payload),
+            *(c.notification_id, c.endpoint, c.receiver, c.kind, c.form, c.payload),
             *(c.state, c.attempts, c.next_s, c.done_s, c.last_error),
         )
         found: dict[str, tuple[DeliveryStatus, ...]] = defaultdict(tuple)
         for row in await self._read(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
-            shown = shown_endpoint(row.kind, row.endpoint)
+            shown = shown_endpoint(row.kind, row.endpoint, row.receiver)
             found[row.notification_id] += (rows.as_type(DeliveryStatus, row, endpoint=shown),)
         return found
 
@@ -259,7 +259,7 @@ class SqlHistory:
         )
         c = t.attempts.c
         query = (
-            select(o.endpoint, o.kind, o.digest_id, c.attempted_s, c.duration_s, c.result, c.detail)
+            select(o.endpoint, o.receiver, o.kind, o.digest_id, c.attempted_s, c.duration_s, c.result, c.detail)
             .join(t.attempts, c.position == o.position)
             .where(or_(o.position.in_(own), o.digest_id.in_(digests)))
             .order_by(c.attempted_s, c.attempt_id)
@@ -270,7 +270,8 @@ class SqlHistory:
         """Return the dead deliveries, newest first; ``before`` is the position of a delivery."""
         o, n = t.outbox.c, t.notifications.c
         query = (
-            select(o.position, o.notification_id, n.rule, o.kind, o.endpoint, o.attempts, o.done_s, o.last_error)
+            select(*(o.position, o.notification_id, n.rule, o.kind, o.endpoint, o.receiver))
+            .add_columns(o.attempts, o.done_s, o.last_error)
             .join(t.notifications, n.notification_id == o.notification_id)
             .where(o.state == "dead", *([o.position < before] if before is not None else []))
             .order_by(o.position.desc())
@@ -360,4 +361,4 @@ def _time_s(text: str | None) -> float:
 
 def _shown(made: type[rows.Typed], row: Row[Any]) -> rows.Typed:
     # the address of a channel holds secrets
-    return rows.as_type(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))
+    return rows.as_type(made, row, endpoint=shown_endpoint(row.kind, row.endpoint, row.receiver))

@@ -266,7 +266,7 @@ def _outbox_rows(sent: Notification, digest: DigestTimes | None, next_s: float) 
         "attempts": 0,
     }
     return [
-        {"notification_id": sent.notification_id, "endpoint": each.endpoint}
+        {"notification_id": sent.notification_id, "endpoint": each.endpoint, "receiver": each.receiver}
         | {"lane": rows.lane(sent.rule, each.endpoint)}
         | rows.way_of(each)
         | waits

@@ -45,6 +45,21 @@ async def put(store: SqlStore, *sent: Notification) -> None:
     await store.record_results(RuleResults(notifications=sent))
 
 
+async def test_a_delivery_of_a_receiver_is_shown_by_its_name_and_sent_to_its_address(store: SqlStore) -> None:
+    await put(store, notification("1", MailDelivery("a@example.org", "team"), MailDelivery("b@example.org")))
+    (row,) = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
+    assert {each.endpoint for each in row.deliveries} == {"receiver team", "b@example.org"}
+    found = await due_deliveries(store, 5.0)
+    assert {each.endpoint for each in found} == {"a@example.org", "b@example.org"}
+    for each in found:
+        await store.record_failure(each, 5.0, next_s=None, error="refused")
+    dead = await store.history.dead_letters(before=None, limit=9)
+    assert {each.endpoint for each in dead} == {"receiver team", "b@example.org"}
+    trace = await store.history.trace("1")
+    assert trace is not None
+    assert {each.endpoint for each in trace.attempts} == {"receiver team", "b@example.org"}
+
+
 async def test_a_notification_that_was_recorded_before_is_not_told_again(store: SqlStore) -> None:
     first, other = notification("n"), notification("m")
     await put(store, first)

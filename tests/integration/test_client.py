@@ -52,6 +52,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "import_feeds": ("import_feeds", lambda c: c.import_feeds("https://example.org/feed", idempotency_key="import")),
     "export_feeds": ("export_feeds", lambda c: c.export_feeds()),
     "list_removed": ("removed", lambda c: c.removed()),
+    "list_receivers": ("receivers", lambda c: c.receivers()),
     "restore": ("restore", lambda c: c.restore("again", idempotency_key="12")),
     "drop_profile": ("drop_profile", lambda c: c.drop_profile("New")),
     "list_rules": ("rules", lambda c: c.rules()),

@@ -8,11 +8,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryKind
+from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryKind, ReceiverName
 from proxyd.core.language.syntax.nodes import (
     ClassDeclaration,
     CreateDomain,
     CreateProfile,
+    CreateReceiver,
     CreateSource,
     DropStatement,
     FieldDeclaration,
@@ -208,6 +209,8 @@ def _delivery(kind: DeliveryKind) -> st.SearchStrategy[Delivery]:
 
 
 deliveries: st.SearchStrategy[Delivery] = st.one_of([_delivery(kind) for kind in DELIVERY_KINDS])
+told: st.SearchStrategy[Delivery] = deliveries | st.builds(ReceiverName, names)
+_receivers = st.builds(CreateReceiver, located_names(), tuples_of(located(deliveries), least=1))
 _domains = st.builds(CreateDomain, located_names(), tuples_of(_classes, least=1))
 _sources = st.builds(
     CreateSource,
@@ -241,10 +244,10 @@ _profiles = st.builds(
     tuples_of(located_names()),
     tuples_of(located_names(), most=1),
     tuples_of(located_names()),
-    tuples_of(located(deliveries)),
+    tuples_of(located(told)),
     digest=st.none() | located(digests),
     quiet=st.none() | located(st.builds(QuietHours, texts, st.none() | texts)),
-    trouble=tuples_of(located(deliveries)),
+    trouble=tuples_of(located(told)),
 )
 _intervals = st.builds(
     lambda amount, unit, sign: Duration(amount * sign, unit), amounts, st.sampled_from(Unit), st.sampled_from([1, -1])
@@ -280,7 +283,7 @@ _notification_limits = st.builds(NotificationLimit, st.integers(0, 99), duration
 
 @st.composite
 def notifications(draw: st.DrawFn) -> InsertNotification:
-    own = draw(tuples_of(located(deliveries), most=2))
+    own = draw(tuples_of(located(told), most=2))
     return InsertNotification(
         name=draw(located_names()),
         profiles=draw(tuples_of(located_names(), least=1)),
@@ -332,7 +335,7 @@ watches = st.builds(
     screenshot=st.none() | located(st.just(value=True)),
     message=st.none() | located_texts(),
     quiet=st.none() | located(st.just(value=True)),
-    deliveries=tuples_of(located(deliveries)),
+    deliveries=tuples_of(located(told)),
     digest=st.none() | located(st.none() | digests),
 ).map(
     lambda watch: replace(
@@ -345,6 +348,7 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     _domains,
     _sources,
     _profiles,
+    _receivers,
     notifications(),
     watches,
     st.builds(DropStatement, st.sampled_from(StatementKind), located_names()),

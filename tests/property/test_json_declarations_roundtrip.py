@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire.statement_models import DeclarationWritten
 from proxyd.core.language import Statement, StatementKind, Watch
-from proxyd.core.language.syntax.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
+from proxyd.core.language.syntax.nodes import CreateDomain, CreateProfile, CreateReceiver, CreateSource, DropStatement
 from tests.property.strategies import statements
 
 
 def _order(statement: Statement) -> int:
-    kinds = (DropStatement, CreateDomain, CreateSource, CreateProfile)
+    kinds = (DropStatement, CreateDomain, CreateSource, CreateProfile, CreateReceiver)
     return next((n for n, kind in enumerate(kinds) if isinstance(statement, kind)), len(StatementKind))
 
 

@@ -30,6 +30,7 @@ EXPRESSIONS = [
 SAMPLES = {  # of what the listing leaves open
     "number": ["2", "30"], "name": ["n", '"a ""b"""', "Kühe"], "path": ["a.b", "title"], "unit": ["HOURS", "day"],
     "expression": EXPRESSIONS, "period": ["2 HOURS", "DAY"], "interval": ['"30 days"', "'5'"],
+    "receiver": ['"team"', '"a ""b"""'],
     "'url'": ["'https://example.org/'"], "'iso time'": ["'2026-01-01'"], "'week'": ["'Mon-Fri'"],
     "'weeks'": ["'Mon-Fri 22:00-07:00, Sat,Sun'"],
     "'zone'": ["'Europe/Berlin'"], "'template'": ["'{title}'", "'it''s'"], "'tag'": ["'de'"],
@@ -42,7 +43,7 @@ AROUND = {  # where a rule stands in a text
     "event": "WATCH 'https://a/' ON {}", "after": 'INSERT NOTIFICATION n SET TRIGGER "ON FAILURE TO SOURCE {}"',
     "select": 'INSERT NOTIFICATION n SET QUERY "{}"', "time": "INSERT NOTIFICATION n START {}",
     "utility": "INSERT NOTIFICATION n SET UTILITY {}", "policy": "INSERT NOTIFICATION n SET POLICY {}",
-    "delivery": "INSERT NOTIFICATION n SET DELIVERY {}",
+    "delivery": "INSERT NOTIFICATION n SET DELIVERY {}", "own": "CREATE RECEIVER n AS {}",
     "secret": "CREATE SOURCE s OF RSS AT 'https://a/' AUTH BEARER {}",
     "limit": "CREATE SOURCE s OF RSS AT 'https://a/' POLITENESS {}", "item": "CREATE PROFILE p AS ({})",
     "field": "CREATE DOMAIN d AS CLASS::RSS({})", "reader": "CREATE DOMAIN d AS CLASS::RSS EACH {} '$' (a:String)",

@@ -22,6 +22,7 @@ from proxyd.core.language import (
     MAX_SENT_BYTES,
     CreateDomain,
     CreateProfile,
+    CreateReceiver,
     CreateSource,
     DropStatement,
     InsertNotification,
@@ -35,7 +36,7 @@ from proxyd.core.language import (
     what_lacks,
 )
 from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, JsonForm
-from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryPart, kind_of
+from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryPart, ReceiverName, kind_of
 from proxyd.core.language.syntax.nodes import ClassDeclaration, FieldDeclaration
 from proxyd.core.language.syntax.token_reader import MAX_ERRORS
 from proxyd.core.model.delivery import Delivery, SecretRef
@@ -131,6 +132,7 @@ class _Reading:
         statements += [self._domain(each, ("domains", n)) for n, each in enumerate(declared.domains)]
         statements += [self._source(each, ("sources", n)) for n, each in enumerate(declared.sources)]
         statements += [self._profile(each, ("profiles", n)) for n, each in enumerate(declared.profiles)]
+        statements += [self._receiver(each, ("receivers", n)) for n, each in enumerate(declared.receivers)]
         statements += [self._notification(each, ("notifications", n)) for n, each in enumerate(declared.notifications)]
         errors = sorted(self._reader.errors, key=lambda error: (error.start, error.stop))
         return Parsed(self._members.source, tuple(statements), tuple(errors[:MAX_ERRORS]))
@@ -163,6 +165,10 @@ class _Reading:
         page_class = ClassName(source.page_class, source.domain, self._members.at((*at, "class")))
         url = Located(source.url, self._members.at((*at, "url")))
         return CreateSource(name, page_class, url, **self._clauses("SOURCE", SOURCE_OPTIONS, source, at))
+
+    def _receiver(self, receiver: models.ReceiverWritten, at: _Place) -> CreateReceiver:
+        to = tuple(Located(_delivery(each), self._members.at((*at, "to", n))) for n, each in enumerate(receiver.to))
+        return CreateReceiver(self._name(receiver.name, (*at, "name")), to, span=self._members.at(at))
 
     def _profile(self, profile: models.ProfileWritten, at: _Place) -> CreateProfile:
         return CreateProfile(
@@ -247,6 +253,8 @@ def _secret(secret: models.SecretWritten) -> SecretRef:
 
 
 def _delivery(delivery: models.DeliveryWritten) -> Delivery:
+    if delivery.receiver is not None:
+        return ReceiverName(delivery.receiver)
     kind = next(each for each in DELIVERY_KINDS if getattr(delivery, each.kind) is not None)
     values = {part.name: _part(part, getattr(delivery, member)) for member, part in kind.members.items()}
     return kind.made(**values)
@@ -279,6 +287,7 @@ _MEMBERS: Mapping[type, tuple[str, Sequence[Clause]]] = {
     CreateDomain: ("domains", ()),
     CreateSource: ("sources", SOURCE_OPTIONS),
     CreateProfile: ("profiles", PROFILE_OPTIONS),
+    CreateReceiver: ("receivers", ()),
     InsertNotification: ("notifications", RULE_CLAUSES),
     DropStatement: ("drop", ()),
 }
@@ -299,6 +308,8 @@ def _json(value: Any) -> Any:
             found = {value.kind: value.name}
         case ClassName():
             found = {"class": value.name, "domain": value.domain}
+        case ReceiverName():
+            found = {"receiver": value.receiver}
         case Delivery():
             found = {member: _json(getattr(value, part.name)) for member, part in kind_of(value).members.items()}
         case (str(name), str() | SecretRef() as text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -21,10 +21,19 @@ from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
-from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml_of, read_listing
+from proxyd.core.language import (
+    MAX_SENT_BYTES,
+    Parsed,
+    Statement,
+    StatementKind,
+    format_statements,
+    merge_listing,
+    opml_of,
+    read_listing,
+)
 from proxyd.core.language.hidden_addresses import hide_channels, hide_channels_in_json
 from proxyd.core.model.profile import Declaration
-from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
+from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf, origin
 
 _TEXTS = ("text/plain", "application/octet-stream")
 _LISTINGS = (*_TEXTS, "text/x-opml", "text/xml", "application/xml")
@@ -177,6 +186,11 @@ class ProfileHandlers:
         found = await self._profiles.removals(limit=_MOST_REMOVED)
         return wire.Items[wire.RemovedShown](items=[payloads.removal(each) for each in found])
 
+    async def list_receivers(self) -> wire.Items[wire.ReceiverShown]:
+        """List the receivers with their texts, by name; these may hold tokens, so it takes a token of scope write."""
+        declared = self._profiles.texts.declared.get(StatementKind.RECEIVER, {})
+        return wire.Items[wire.ReceiverShown](items=await asyncio.to_thread(_receivers_shown, declared))
+
     async def restore(self, request: web.Request) -> wire.ChangesMade:
         """Declare again what was removed in the last day."""
         _, changes = await self._profiles.restore(request.match_info["id"])
@@ -186,6 +200,13 @@ class ProfileHandlers:
         """Check the profile files and load them."""
         errors = await self._profiles.reload()
         return refusal_of_reload(errors) if errors else wire.Reloaded()
+
+
+def _receivers_shown(declared: Mapping[str, tuple[str, Statement]]) -> list[wire.ReceiverShown]:
+    return [
+        wire.ReceiverShown(name=name, declared_by=origin(file), text=format_statements([statement]))
+        for name, (file, statement) in sorted(declared.items())
+    ]
 
 
 def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint]:
@@ -200,6 +221,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
                  is_tagged=True, within=Within.PROFILE),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
                  wire.ProfileDropped, raises=(400, 404, 409, 412, 422, 503), is_conditional=True),
+        listing("/api/v1/receivers", handlers.list_receivers, wire.Items[wire.ReceiverShown], scope="write"),
         listing("/api/v1/removed", handlers.list_removed, wire.Items[wire.RemovedShown], scope="write"),
         Endpoint("POST", "/api/v1/removed/{id}/restore", "write", handlers.restore, wire.ChangesMade,
                  raises=(404, 409, 422, 503), is_keyed=True),

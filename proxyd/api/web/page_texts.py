@@ -236,7 +236,7 @@ def told_of(rule: NotificationRule) -> str:
 
 def receivers_of(rule: NotificationRule) -> list[tuple[str, str]]:
     """Return the kind and the address of each receiver of a rule, without the tokens of channels."""
-    return [(each.kind, shown_endpoint(each.kind, each.endpoint)) for each in rule.deliveries]
+    return [(each.kind, shown_endpoint(each.kind, each.endpoint, each.receiver)) for each in rule.deliveries]
 
 
 def awaits_no_items(declaration: Declaration, rules: Sequence[str]) -> bool:

@@ -52,6 +52,14 @@ class SuspensionShown(RowShown):
     by: str
 
 
+class ReceiverShown(WireModel):
+    """A receiver of notifications that has a name."""
+
+    name: str
+    declared_by: str = Field(description="`api`, or the file that declares it")
+    text: str = Field(description="in the rule language")
+
+
 class RemovedShown(RowShown):
     """What somebody removed at once from what the API had declared."""
 

@@ -61,20 +61,20 @@ class DeliveryWritten(_DeliveryMembers):
     """A receiver of notifications."""
 
     model_config = ConfigDict(
-        json_schema_extra={"description": f"A receiver of notifications: {', '.join(_NOUNS[:-1])}, or {_NOUNS[-1]}."}
+        json_schema_extra={"description": f"A delivery: {', '.join(_NOUNS)}, or a receiver's name."}
     )
+    receiver: Text | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         kinds = [kind for kind in DELIVERY_KINDS if getattr(self, kind.kind) is not None]
-        if len(kinds) != 1:
-            *first, last = (kind.kind for kind in DELIVERY_KINDS)
-            raise ValueError(f"give exactly one of {', '.join(first)} and {last}")
-        own = kinds[0].members
+        if len(kinds) + (self.receiver is not None) != 1:
+            raise ValueError(f"give exactly one of {', '.join(kind.kind for kind in DELIVERY_KINDS)} and receiver")
+        own = kinds[0].members if kinds else {}
         for kind in DELIVERY_KINDS:
             for member, part in kind.members.items():
                 is_given = getattr(self, member) is not None
-                if (is_given and member not in own) or (not is_given and part.default is None and kind is kinds[0]):
+                if (is_given and member not in own) or (not is_given and part.default is None and kind in kinds):
                     raise ValueError(kind.parts_fault)
         return self
 
@@ -208,10 +208,23 @@ else:
     )
 
 
+class ReceiverWritten(WireModel):
+    """``CREATE RECEIVER``; ``to`` names no other receiver."""
+
+    name: Text
+    to: list[DeliveryWritten] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _of_its_own(self) -> Self:
+        if any(each.receiver is not None for each in self.to):
+            raise ValueError("a receiver cannot be a part of another one")
+        return self
+
+
 class DropWritten(WireModel):
     """``DROP``."""
 
-    kind: Literal["PROFILE", "NOTIFICATION", "SOURCE", "DOMAIN"]
+    kind: Literal["PROFILE", "NOTIFICATION", "SOURCE", "DOMAIN", "RECEIVER"]
     name: Text
 
 
@@ -222,4 +235,5 @@ class DeclarationWritten(WireModel):
     domains: list[DomainWritten] = Field(default_factory=list)
     sources: list[SourceWritten] = Field(default_factory=list)
     profiles: list[ProfileWritten] = Field(default_factory=list)
+    receivers: list[ReceiverWritten] = Field(default_factory=list)
     notifications: list[NotificationWritten] = Field(default_factory=list)

@@ -32,6 +32,7 @@ from proxyd.core.language.syntax.check_context import CheckSettings as CheckSett
 from proxyd.core.language.syntax.expression_printer import format_after as format_after
 from proxyd.core.language.syntax.nodes import CreateDomain as CreateDomain
 from proxyd.core.language.syntax.nodes import CreateProfile as CreateProfile
+from proxyd.core.language.syntax.nodes import CreateReceiver as CreateReceiver
 from proxyd.core.language.syntax.nodes import CreateSource as CreateSource
 from proxyd.core.language.syntax.nodes import CreateSources as CreateSources
 from proxyd.core.language.syntax.nodes import DropStatement as DropStatement

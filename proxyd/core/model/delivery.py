@@ -22,11 +22,15 @@ class SecretRef:
 
 
 class Delivery(ABC):
-    """A destination of notifications; ``kind`` names the channel, and the outbox stores it."""
+    """A destination of notifications; ``kind`` names the channel, and the outbox stores it.
+
+    ``receiver`` is the name of the receiver that it is a part of; people are shown that, and not the address.
+    """
 
     __slots__ = ()
     kind: ClassVar[str]
     is_secret: ClassVar[bool] = False  # its address holds tokens, and is not shown to people
+    receiver: str
 
     @property
     @abstractmethod
@@ -50,6 +54,7 @@ class WebhookDelivery(Delivery):
     secret: SecretRef
     form: WebhookForm = WebhookForm.STANDARD
     payload: int = 0
+    receiver: str = ""
     kind: ClassVar[str] = "webhook"
 
     @property
@@ -63,6 +68,7 @@ class MailDelivery(Delivery):
     """``MAIL 'a@b'``."""
 
     address: str
+    receiver: str = ""
     kind: ClassVar[str] = "mail"
 
     @property
@@ -76,6 +82,7 @@ class ChannelDelivery(Delivery):
     """``CHANNEL 'url'``."""
 
     url: str
+    receiver: str = ""
     kind: ClassVar[str] = "channel"
     is_secret: ClassVar[bool] = True
 
@@ -90,6 +97,7 @@ class LogDelivery(Delivery):
     """``LOG 'name'``."""
 
     name: str
+    receiver: str = ""
     kind: ClassVar[str] = "log"
 
     @property
@@ -104,11 +112,13 @@ DELIVERIES: Mapping[str, type[Delivery]] = MappingProxyType(
 """The classes of deliveries by their kind, in the order in which they are named to users."""
 
 
-def shown_endpoint(kind: str, endpoint: str) -> str:
-    """Return an endpoint for people to read; tokens in the addresses of channels are hidden.
+def shown_endpoint(kind: str, endpoint: str, receiver: str = "") -> str:
+    """Return an endpoint for people to read, which is the name of its receiver; tokens of channels are hidden.
 
-    >>> shown_endpoint("channel", "tgram://token/chat")
-    'tgram://[hidden]'
+    >>> shown_endpoint("channel", "tgram://token/chat"), shown_endpoint("mail", "a@example.org", "team")
+    ('tgram://[hidden]', 'receiver team')
     """
+    if receiver:
+        return f"receiver {receiver}"
     made = DELIVERIES.get(kind)  # the outbox may hold kinds of a later version
     return endpoint.partition("://")[0] + "://[hidden]" if made is None or made.is_secret else endpoint

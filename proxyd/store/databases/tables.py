@@ -411,6 +411,7 @@ outbox = Table(
     Column("form", String, nullable=False, server_default="STANDARD"),
     Column("payload", Integer, nullable=False, server_default="1"),  # the version of the body
     Column("most_items", Integer),  # in the digest that it is gathered for
+    Column("receiver", Text, nullable=False, server_default=""),  # the name under which its address is declared
     Column("digest_id", String),
     Column("digest", LargeBinary),  # the body of the digest, on the first of its deliveries
     UniqueConstraint("notification_id", "endpoint", name="uq_outbox_delivery"),

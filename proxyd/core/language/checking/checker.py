@@ -8,12 +8,22 @@ from dataclasses import dataclass, replace
 from proxyd.core.errors import RuleError
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
 from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
-from proxyd.core.language.checking.source_checker import check_profile, check_reading, check_source
-from proxyd.core.language.checking.watches import expand, list_problem, trouble_rule
+from proxyd.core.language.checking.source_checker import (
+    Receivers,
+    check_deliveries,
+    check_profile,
+    check_reading,
+    check_source,
+    has_receiver,
+    once_each,
+    part_of,
+)
+from proxyd.core.language.checking.watches import expand, list_problem, trouble_rule, with_short_names
 from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings, Reporter
 from proxyd.core.language.syntax.nodes import (
     CreateDomain,
     CreateProfile,
+    CreateReceiver,
     CreateSource,
     CreateSources,
     DropStatement,
@@ -28,6 +38,7 @@ from proxyd.core.language.syntax.nodes import (
 )
 from proxyd.core.language.syntax.parser import parse
 from proxyd.core.language.syntax.value_checks import Values
+from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
@@ -63,9 +74,10 @@ class _Checker:
     def check(self) -> Checked:
         self._report_names()
         domains = self._memory.same_domains(self._domains())
+        receivers = self._memory.same_receivers(self._receivers())
         sources = self._sources(domains)
-        profiles = self._profiles(domains)
-        rules = self._rules(KnownNames(domains, sources, profiles, self._unread))
+        profiles = self._profiles(domains, receivers)
+        rules = self._rules(KnownNames(domains, sources, profiles, self._unread, receivers))
         errors: list[RuleError] = []
         for parsed, reporter in zip(self._texts, self._reporters, strict=True):
             # the value of a text whose quote is not closed is '?', which is no address either
@@ -108,6 +120,17 @@ class _Checker:
                 domains.setdefault(statement.name.value, check_domain(statement, reporter))
         return domains
 
+    def _receivers(self) -> dict[str, tuple[Delivery, ...]]:
+        """Return the deliveries of each receiver; each knows its name, and webhooks get short names of fields."""
+        receivers: dict[str, tuple[Delivery, ...]] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, CreateReceiver):
+                check_deliveries(statement.to, reporter, Values(reporter, self._settings))
+                name = statement.name.value
+                to = (part_of(with_short_names(each.value), name) for each in statement.to)
+                receivers.setdefault(name, once_each(to))
+        return receivers
+
     def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:
         classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(StatementKind.DOMAIN), where="")
         sources: dict[str, Source] = {}
@@ -139,16 +162,17 @@ class _Checker:
                         reporter.error(problem, statement.file.span)
                     check_reading(statement, classes, reporter, Values(reporter, self._settings))
 
-    def _profiles(self, domains: Mapping[str, Domain]) -> dict[str, Profile]:
+    def _profiles(self, domains: Mapping[str, Domain], receivers: Receivers) -> dict[str, Profile]:
         profiles: dict[str, Profile] = {}
         for statement, reporter in self._each():
             if isinstance(statement, CreateProfile):
-                profile = self._memory.recall(statement, (domains,))
+                inputs = (domains, receivers) if has_receiver(statement.deliveries) else (domains,)
+                profile = self._memory.recall(statement, inputs)
                 if profile is None:
                     reports, values = reporter.reports, Values(reporter, self._settings)
-                    profile = check_profile(statement, domains, reporter, values, self._unread)
+                    profile = check_profile(statement, domains, receivers, reporter, values, self._unread)
                     if reporter.reports == reports:
-                        self._memory.keep(statement, (domains,), profile)
+                        self._memory.keep(statement, inputs, profile)
                 profiles.setdefault(profile.name, profile)
         return profiles
 

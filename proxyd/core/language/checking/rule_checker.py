@@ -11,7 +11,15 @@ from functools import cached_property, lru_cache
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
 from proxyd.core.language.checking.scope import Binding, Scope
-from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
+from proxyd.core.language.checking.source_checker import (
+    Receivers,
+    check_deliveries,
+    check_receivers,
+    has_receiver,
+    once_each,
+    reached,
+    report_repeated,
+)
 from proxyd.core.language.syntax.check_context import CheckSettings, Reporter
 from proxyd.core.language.syntax.clauses import RULE_CLAUSES, check_clauses
 from proxyd.core.language.syntax.expression_printer import format_expression, format_trigger
@@ -124,6 +132,7 @@ class KnownNames:
     sources: Mapping[str, Source]
     profiles: Mapping[str, Profile]
     unread: Unread
+    receivers: Receivers
     _indices: dict[tuple[tuple[str, ...], bool, str], ClassIndex] = field(default_factory=dict)
 
     @cached_property
@@ -137,7 +146,8 @@ class KnownNames:
     def dependencies(self, rule: InsertNotification) -> tuple[object, ...]:
         """Return all that the meaning of a rule depends on besides its text, but for the sources of its classes."""
         profiles = (self.profiles.get(each.value) for each in rule.profiles)
-        return (self.domains, *profiles, *(self.sources.get(each.value) for each in rule.sources))
+        names = (self.receivers,) if has_receiver(rule.deliveries) else ()
+        return (self.domains, *names, *profiles, *(self.sources.get(each.value) for each in rule.sources))
 
     def fitting(self, wanted: Collection[tuple[str, str]]) -> Sequence[str]:
         """Return the names of the sources of classes, in the order of their declaration."""
@@ -206,7 +216,7 @@ class RuleChecker:
             "utility": Utility(UtilityKind.STRICT),
             **{name: clause.value for name in _AS_WRITTEN if (clause := getattr(rule, name)) is not None},
             "policy": _policy(rule),
-            "deliveries": _deliveries(rule, profiles),
+            "deliveries": _deliveries(rule, profiles, self._known.receivers),
             "digest": _digest(rule, profiles),
             "quiet": _quiet(rule, profiles),
             "limit": self._limit(rule, page_classes),
@@ -341,6 +351,7 @@ class RuleChecker:
             message = f"SET POLICY {rule.policy.value.name.value} says itself how often: leave out EVERY, or the policy"
             self._reporter.error(message, rule.longest_gap.span)
         check_deliveries(rule.deliveries, self._reporter, self._values)
+        check_receivers(rule.deliveries, self._known.receivers, self._reporter, self._known.unread)
 
     def _limit(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> NotificationLimit | None:
         """Return the limit of a rule, with the field of its key as the trigger's class declares it."""
@@ -434,9 +445,9 @@ def _digest(rule: InsertNotification, profiles: Sequence[Profile]) -> Digest | N
     return next((profile.digest for profile in profiles if profile.digest is not None), None)
 
 
-def _deliveries(rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:
+def _deliveries(rule: InsertNotification, profiles: Sequence[Profile], receivers: Receivers) -> tuple[Delivery, ...]:
     """Return the rule's own deliveries, otherwise those of its profiles, one to each address."""
     if rule.no_delivery:
         return ()
-    own = [each.value for each in rule.deliveries]
+    own = [*reached(rule.deliveries, receivers)]
     return once_each(own or [each for profile in profiles for each in profile.deliveries])

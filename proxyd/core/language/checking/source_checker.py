@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from sys import intern
+from typing import Any, TypeAlias
 
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.syntax.check_context import Reporter
 from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, SOURCE_OPTIONS, check_clauses
-from proxyd.core.language.syntax.delivery_kinds import kind_of
+from proxyd.core.language.syntax.delivery_kinds import ReceiverName, kind_of
 from proxyd.core.language.syntax.nodes import (
     CreateProfile,
     CreateSource,
@@ -39,6 +41,10 @@ _OF_A_SITE = {
     "backoff": False,
 }
 """What holds for a site unless it is written otherwise: it is your own, and asked every minute also while it fails."""
+
+
+Receivers: TypeAlias = Mapping[str, tuple[Delivery, ...]]
+"""The deliveries of each receiver, by its name."""
 
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
@@ -153,7 +159,12 @@ def _check_articles(page_class: PageClass, span: TextSpan, reporter: Reporter) -
 
 
 def check_profile(
-    statement: CreateProfile, domains: Collection[str], reporter: Reporter, values: Values, unread: Unread
+    statement: CreateProfile,
+    domains: Collection[str],
+    receivers: Receivers,
+    reporter: Reporter,
+    values: Values,
+    unread: Unread,
 ) -> Profile:
     """Return the profile; domains that could not be read do not count as unknown."""
     _check_languages(statement.languages, reporter)
@@ -165,12 +176,13 @@ def check_profile(
             reporter.error(f"there is no domain {domain.value!r}.{suggestion}", domain.span)
     check_deliveries(statement.deliveries, reporter, values)
     check_deliveries(statement.trouble, reporter, values)
+    check_receivers(statement.deliveries, receivers, reporter, unread)
     check_clauses(statement, PROFILE_OPTIONS, values)
     return Profile(
         name=statement.name.value,
         domains=tuple(domain.value for domain in statement.domains),
         users=tuple(user.value for user in statement.users),
-        deliveries=once_each(delivery.value for delivery in statement.deliveries),
+        deliveries=once_each(reached(statement.deliveries, receivers)),
         digest=None if statement.digest is None else statement.digest.value,
         quiet=None if statement.quiet is None else statement.quiet.value,
         file=reporter.source.file,
@@ -210,4 +222,37 @@ def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter
         if delivery.endpoint in endpoints:
             reporter.warn("this address is listed twice; only the first is used", span)
         endpoints.add(delivery.endpoint)
-        kind_of(delivery).check(values, delivery, span)
+        if not isinstance(delivery, ReceiverName):
+            kind_of(delivery).check(values, delivery, span)
+
+
+def check_receivers(
+    deliveries: Iterable[Located[Delivery]], receivers: Receivers, reporter: Reporter, unread: Unread
+) -> None:
+    """Report names of receivers that no statement declares; those that could not be read do not count as unknown."""
+    for each in deliveries:
+        if isinstance(each.value, ReceiverName) and each.value.receiver not in receivers:
+            name = each.value.receiver
+            if not unread.hides(StatementKind.RECEIVER, name):
+                hint = did_you_mean(name, receivers) or " Declare it with CREATE RECEIVER."
+                reporter.error(f"there is no receiver {name!r}.{hint}", each.span)
+
+
+def has_receiver(deliveries: Iterable[Located[Delivery]]) -> bool:
+    """Return whether the name of a receiver is among some deliveries."""
+    return any(isinstance(each.value, ReceiverName) for each in deliveries)
+
+
+def part_of(delivery: Any, receiver: str) -> Delivery:
+    """Return a delivery that knows the name of its receiver."""
+    made: Delivery = replace(delivery, receiver=receiver)
+    return made
+
+
+def reached(deliveries: Iterable[Located[Delivery]], receivers: Receivers) -> Iterator[Delivery]:
+    """Yield deliveries, those of a receiver in the place of its name."""
+    for each in deliveries:
+        if isinstance(each.value, ReceiverName):
+            yield from receivers.get(each.value.receiver, ())
+        else:
+            yield each.value

@@ -217,7 +217,7 @@ class _Expansion:
             start=TimeSpec(Anchor.NOW, span=watch.span),
             end=TimeSpec(Anchor.NEVER, span=watch.span),
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
-            deliveries=tuple(replace(each, value=_delivery(each.value)) for each in watch.deliveries),
+            deliveries=tuple(replace(each, value=with_short_names(each.value)) for each in watch.deliveries),
             target=watch.target,
             comments=watch.comments,
             span=watch.span,
@@ -298,7 +298,7 @@ def trouble_rule(profile: CreateProfile) -> InsertNotification:
         start=TimeSpec(Anchor.NOW, span=span),
         end=TimeSpec(Anchor.NEVER, span=span),
         utility=Located(Utility(UtilityKind.STRICT), span),
-        deliveries=tuple(replace(each, value=_delivery(each.value)) for each in profile.trouble),
+        deliveries=tuple(replace(each, value=with_short_names(each.value)) for each in profile.trouble),
         digest=Located(None, span),
         span=profile.span,
     )
@@ -340,7 +340,7 @@ _OF_THE_RULE -= {"deliveries", "profiles"}
 """The options of a WATCH that are clauses of its rule; WITHIN sets two."""
 
 
-def _delivery(delivery: Delivery) -> Delivery:
+def with_short_names(delivery: Delivery) -> Delivery:
     """Return a delivery whose payload, unless one is chosen, has short names."""
     if isinstance(delivery, WebhookDelivery) and not delivery.payload:
         return replace(delivery, payload=2)

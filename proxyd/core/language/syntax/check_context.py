@@ -102,18 +102,29 @@ class CheckMemory:
     ) -> None:
         self._settings = _relevant(settings)
         self._before, self._domains = before, domains
+        self._receivers: Mapping[str, Any] = _NOTHING
         self._known: dict[int, _Kept] = {}
 
     def following(self, settings: CheckSettings) -> CheckMemory:
         """Return a memory for the check of the next declaration; with other settings it knows nothing."""
         is_same = _relevant(settings) == self._settings
-        return CheckMemory(settings, self._known, self._domains) if is_same else CheckMemory(settings)
+        if not is_same:
+            return CheckMemory(settings)
+        memory = CheckMemory(settings, self._known, self._domains)
+        memory._receivers = self._receivers
+        return memory
 
     def same_domains(self, domains: Mapping[str, Domain]) -> Mapping[str, Domain]:
         """Return these domains, as the object of the declaration before if they are equal."""
         if self._domains != domains:
             self._domains = domains
         return self._domains
+
+    def same_receivers(self, receivers: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return these receivers, as the object of the declaration before if they are equal."""
+        if self._receivers != receivers:
+            self._receivers = receivers
+        return self._receivers
 
     def recall(self, statement: object, inputs: tuple[object, ...]) -> Any:
         """Return what a statement meant, or ``None`` if that is not known or no longer holds."""

@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from proxyd.core.language.syntax.quoting import quote_text
+from proxyd.core.language.syntax.quoting import quote_name, quote_text
 from proxyd.core.model.delivery import (
     DELIVERIES,
     ChannelDelivery,
@@ -109,6 +109,19 @@ def _check_log(values: Values, delivery: LogDelivery, span: TextSpan) -> None:
         values.reporter.error(f"LOG takes a short name of letters, digits, '-' and '_'; found {delivery.name!r}", span)
 
 
+@dataclass(frozen=True, slots=True)
+class ReceiverName(Delivery):
+    """The name of a receiver in the place of its deliveries; only texts have it, and the checker puts them there."""
+
+    receiver: str
+    kind = "receiver"
+
+    @property
+    def endpoint(self) -> str:
+        """What distinguishes it from addresses."""
+        return f"receiver:{self.receiver}"
+
+
 DELIVERY_KINDS = (
     DeliveryKind(
         WebhookDelivery,
@@ -140,6 +153,13 @@ def kind_of(delivery: Delivery) -> DeliveryKind:
 
 
 def parse_delivery(parser: TokenReader) -> Delivery:
+    """Return a delivery, or the name of a receiver in double quotes."""
+    if parser.token.shape == "QUOTED":
+        return ReceiverName(parser.advance().value)
+    return parse_own_delivery(parser)
+
+
+def parse_own_delivery(parser: TokenReader) -> Delivery:
     """Return a delivery: a keyword of DELIVERY_KINDS and the parts that are described there; some may be left out."""
     kind = _BY_KIND[parser.expect_one(_KEYWORDS).lower()]
     given: dict[str, Any] = {}
@@ -172,6 +192,8 @@ def format_delivery(delivery: Delivery) -> str:
     >>> format_delivery(WebhookDelivery("https://a.example/", SecretRef("env", "SECRET_A"), WebhookForm.GITHUB))
     "WEBHOOK 'https://a.example/' SECRET ENV 'SECRET_A' FORM GITHUB"
     """
+    if isinstance(delivery, ReceiverName):
+        return quote_name(delivery.receiver)
     kind = kind_of(delivery)
     return kind.keyword + "".join(part.format(getattr(delivery, part.name)) for part in kind.parts)
 

@@ -58,6 +58,7 @@ class StatementKind(Enum):
     DOMAIN = "DOMAIN"
     SOURCE = "SOURCE"
     PROFILE = "PROFILE"
+    RECEIVER = "RECEIVER"
     NOTIFICATION = "NOTIFICATION"
 
 
@@ -177,6 +178,15 @@ class CreateProfile(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateReceiver(_Written):
+    """``CREATE RECEIVER "team" AS delivery``: deliveries under a name."""
+
+    kind: ClassVar = StatementKind.RECEIVER
+    name: Located[str]
+    to: tuple[Located[Delivery], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TimeSpec:
     """The value of START or END. ``text`` is the written ISO 8601 time if the anchor is absolute."""
 
@@ -270,7 +280,14 @@ class DropStatement(_Written):
 
 
 Statement: TypeAlias = (
-    CreateDomain | CreateSource | CreateSources | CreateProfile | InsertNotification | Watch | DropStatement
+    CreateDomain
+    | CreateSource
+    | CreateSources
+    | CreateProfile
+    | CreateReceiver
+    | InsertNotification
+    | Watch
+    | DropStatement
 )
 
 

@@ -60,9 +60,9 @@ class _InnerText(NamedTuple):
 
 
 _HEADS = {
-    "CREATE": frozenset({"DOMAIN", "SOURCE", "PROFILE"}),
+    "CREATE": frozenset({"DOMAIN", "SOURCE", "PROFILE", "RECEIVER"}),
     "INSERT": frozenset({"NOTIFICATION"}),
-    "DROP": frozenset({"DOMAIN", "SOURCE", "PROFILE", "NOTIFICATION"}),
+    "DROP": frozenset({"DOMAIN", "SOURCE", "PROFILE", "RECEIVER", "NOTIFICATION"}),
     "WATCH": frozenset(),
 }
 _KINDS = {kind.value: kind for kind in StatementKind}

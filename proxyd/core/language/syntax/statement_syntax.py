@@ -16,6 +16,7 @@ from proxyd.core.language.syntax.clauses import (
     WATCH_OPTIONS,
     format_clauses,
 )
+from proxyd.core.language.syntax.delivery_kinds import format_delivery, parse_own_delivery
 from proxyd.core.language.syntax.expression_printer import format_class, format_path
 from proxyd.core.language.syntax.expressions import (
     in_parentheses,
@@ -29,6 +30,7 @@ from proxyd.core.language.syntax.nodes import (
     ClassDeclaration,
     CreateDomain,
     CreateProfile,
+    CreateReceiver,
     CreateSource,
     CreateSources,
     DropStatement,
@@ -61,8 +63,8 @@ class Head(NamedTuple):
 
 
 def parse_head(parser: TokenReader) -> Head:
-    """statement = CREATE (DOMAIN domain | SOURCE source | PROFILE profile) | INSERT NOTIFICATION name
-    | WATCH text | DROP (PROFILE | NOTIFICATION | SOURCE | DOMAIN) name
+    """statement = CREATE (DOMAIN domain | SOURCE source | PROFILE profile | RECEIVER receiver)
+    | INSERT NOTIFICATION name | WATCH text | DROP (PROFILE | NOTIFICATION | SOURCE | DOMAIN | RECEIVER) name
     """
     verb = parser.expect_one(_VERBS)
     if verb == "CREATE":
@@ -157,7 +159,20 @@ def parse_profile_item(parser: TokenReader) -> tuple[str, Located[str]]:
     return parser.expect_one(PROFILE_ITEMS), parse_name(parser)
 
 
-_CREATED = {"DOMAIN": _parse_domain, "SOURCE": _parse_source, "PROFILE": _parse_profile}
+def _parse_receiver(parser: TokenReader) -> Head:
+    """receiver = name AS delivery {"," delivery}"""
+    name = parse_name(parser)
+    parser.expect("AS")
+    to = series(parser, lambda parser: parse_located(parser, parse_own_delivery))
+    return Head(CreateReceiver, {"name": name, "to": to})
+
+
+_CREATED = {
+    "DOMAIN": _parse_domain,
+    "SOURCE": _parse_source,
+    "PROFILE": _parse_profile,
+    "RECEIVER": _parse_receiver,
+}
 
 
 # ---- printing
@@ -185,6 +200,12 @@ def _format_statement(statement: Statement) -> list[str]:
             lines = _format_source(statement, f"FROM FILE {quote_text(statement.file.value)}", "SOURCES")
         case CreateProfile():
             lines = _format_profile(statement)
+        case CreateReceiver():
+            head = f"CREATE RECEIVER {quote_name(statement.name.value)} AS"
+            first, *others = (format_delivery(each.value) for each in statement.to)
+            lines = [f"{head} {first}"]
+            for other in others:
+                lines = [*lines[:-1], f"{lines[-1]},", f"  {other}"]
         case InsertNotification():
             head = f"INSERT NOTIFICATION {quote_name(statement.name.value)}"
             lines = [head, *format_clauses(statement, RULE_CLAUSES)]
