@@ -312,8 +312,8 @@ class Declarations:
         async with self.suspensions.turn:
             if instead_of is not None and instead_of is not self.declaration:
                 raise ChangedError("the declaration has changed meanwhile")
-            given, warnings = await self._with(texts, only_if)
-            return replace(await self._swap_for(given, by), warnings=warnings)
+            given, checked, warnings = await self._with(texts, only_if)
+            return replace(await self._swap_for(given, by, checked), warnings=warnings)
 
     async def removals(self, *, limit: int) -> list[Removed]:
         """Return what was removed from the API's declaration in the last day, newest first."""
@@ -328,11 +328,13 @@ class Declarations:
         await self._store.removed.forget(removed_id)
         return removed, changes
 
-    async def _swap_for(self, given: GivenTexts, by: str | None) -> DeclarationChanges:
+    async def _swap_for(
+        self, given: GivenTexts, by: str | None, checked: CheckedTexts | None = None
+    ) -> DeclarationChanges:
         """Run texts, and keep what is no longer among those of the API if somebody removed it."""
         gone = [key for key in self._given.api if key not in given.api]
         texts = [self._given.api[key] for key in gone]
-        changes = await self._swap(given)
+        changes = await self._swap(given, checked)
         if by is not None and gone:
             kind, name = describe_removal(gone)
             removed = Removed(token_urlsafe(8), kind, name, "\n".join(texts), self._clock.time_s(), by)
@@ -354,8 +356,7 @@ class Declarations:
         """Check texts for the API; return their changes and their demand on the budget. Raises as ``declare`` does."""
         await self._may_change()
         async with self.suspensions.turn:
-            given, warnings = await self._with(texts, only_if)
-            checked = await self._check(given.all())
+            _, checked, warnings = await self._with(texts, only_if)
             await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
             trial = await self._trial(checked.declaration, self._clock.time_s())
             changes = await asyncio.to_thread(_changes_of, self.declaration, checked.declaration)
@@ -373,8 +374,8 @@ class Declarations:
 
     async def _with(
         self, texts: Sequence[str | Parsed], only_if: OnlyIf | None
-    ) -> tuple[GivenTexts, tuple[RuleError, ...]]:
-        """Return the texts that run with more of the API added, and the warnings about these.
+    ) -> tuple[GivenTexts, CheckedTexts, tuple[RuleError, ...]]:
+        """Return the texts that run with more of the API added, checked, and the warnings about what was added.
 
         Raises ``ChangedError`` unless ``only_if`` accepts.
         """
@@ -388,12 +389,22 @@ class Declarations:
             if isinstance(statement, DropStatement) and api.pop(key_of(kind, name), None) is None:
                 raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
-        added = {each.source: each for each in parsed}
-        checked = await self._check([*files, *texts_of(api), *added], added, from_api=True)
+        given, as_sent = GivenTexts(files, api | new), {each.source: each for each in parsed}
+        beside, sent = [*files, *texts_of(api), *as_sent], {each.source.text for each in parsed}
+        written = sum(not isinstance(each, DropStatement) for text in parsed for each in text.statements)
+        try:
+            if written > len(new):  # two statements have one name, which only the text that was sent shows
+                await self._check(beside, as_sent, from_api=True)
+            checked = await self._check(given.all())
+        except ProfileError:
+            await self._check(beside, as_sent, from_api=True)  # it raises with the places in what was sent
+            raise
         if sum(len(rule.source_ids) for rule in checked.declaration.rules.values()) > MOST_STREAMS:
             await asyncio.to_thread(self._refuse_many, checked)
-        sent = {each.source.text for each in parsed}
-        return GivenTexts(files, api | new), tuple(each for each in checked.warnings if each.text in sent)
+        warnings: Sequence[RuleError] = ()
+        if any(each.file in new for each in checked.warnings):
+            warnings = (await self._check(beside, as_sent, from_api=True)).warnings
+        return given, checked, tuple(each for each in warnings if each.text in sent)
 
     def _refuse_many(self, checked: CheckedTexts) -> None:
         """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``; those of files do not count."""
@@ -433,12 +444,14 @@ class Declarations:
     async def _swap(
         self,
         given: GivenTexts,
+        checked: CheckedTexts | None = None,
         *,
         accepted_before: bool = False,
         week: asyncio.Task[WeekPlan | None] | None = None,
     ) -> DeclarationChanges:
         """Accept texts and run them; at a start ``week`` returns the plan of the week that was stored."""
-        checked = await self._check(given.all(), accepted_before=accepted_before)
+        if checked is None:
+            checked = await self._check(given.all(), accepted_before=accepted_before)
         declaration, now_s = checked.declaration, self._clock.time_s()
         accepted = await self._store.declarations.accept(given.rows(), declaration.rules.values(), now_s)
         if week is not None:
