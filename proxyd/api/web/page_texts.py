@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from proxyd.api.problems import BadRequestError
 from proxyd.core.language.syntax.expression_printer import format_after, format_trigger
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import moment_s
@@ -135,6 +136,8 @@ def mute_until_s(chosen: str, now_s: float, zone: tzinfo | None) -> float | None
     >>> mute_until_s("until 07:00", 1774719000.0, UTC) - 1774719000.0, mute_until_s("1 hour", 60.0, UTC)
     (48600.0, 3660.0)
     """
+    if chosen not in MUTE_S:
+        raise BadRequestError("choose one of the times that the form offers")
     lasts_s = MUTE_S[chosen]
     if lasts_s:
         return now_s + lasts_s
