@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, inf
 from typing import get_args
 
@@ -20,7 +20,6 @@ from proxyd.api.queries import Queries
 from proxyd.base.doers import Doer, acting
 from proxyd.daemon.reading import NOBODY, ItemReader
 from proxyd.store.api_rows import Scope, Token
-from proxyd.store.person_rows import Person
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)
@@ -71,21 +70,7 @@ async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False)
         return None
     if token.expires_s is not None and token.expires_s <= queries.clock.time_s():
         return None
-    if token.person is not None:
-        person = await queries.people.find(token.person)
-        token = None if person is None else _narrow(token, person)
-    return None if token is None or (token.profiles and not may_be_bound) else token
-
-
-def _narrow(token: Token, person: Person) -> Token | None:
-    """Return a token as its person may use it; ``None`` if they read none of its profiles."""
-    profiles = token.profiles or person.profiles
-    if token.profiles and person.profiles:
-        profiles = tuple(each for each in token.profiles if each in person.profiles)
-        if not profiles:
-            return None
-    scope = min(token.scope, person.scope, key=SCOPES.index)
-    return replace(token, scope=scope, profiles=profiles, marks_as=person.reader)
+    return None if token.profiles and not may_be_bound else token
 
 
 def reader_of(request: web.Request) -> ItemReader:

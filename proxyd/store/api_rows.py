@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
@@ -83,9 +83,18 @@ class SqlAccess:
         await self._writer.submit(write)
 
     async def find_token(self, token_id: str) -> Token | None:
-        """Return the token with that id, or ``None``."""
-        found = await self._read(select(t.tokens).where(t.tokens.c.token_id == token_id))
-        return _token(found[0]) if found else None
+        """Return the token with that id as it may be used now, or ``None``; also what a person's session may do.
+
+        A person's token does no more than its person, and nothing if they read none of its profiles.
+        """
+        c = t.people.c
+        if token_id.startswith(PERSON):
+            people = await self._read(select(t.people).where(c.name == token_id.removeprefix(PERSON)))
+            return bearer_of(people[0].name, people[0].scope, people[0]) if people else None
+        its = c.scope.label("most"), c.profiles.label("its_profiles"), c.reader.label("its_reader")
+        tokens = t.tokens.outerjoin(t.people, c.name == t.tokens.c.person)
+        found = await self._read(select(t.tokens, *its).select_from(tokens).where(t.tokens.c.token_id == token_id))
+        return _narrow(found[0]) if found else None
 
     async def tokens(self) -> Sequence[Token]:
         """Return every token, by name."""
@@ -115,6 +124,30 @@ class SqlAccess:
     async def keep_answer(self, answer: StoredAnswer) -> None:
         """Store an answer to a key."""
         await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_ANSWER, [asdict(answer)]))
+
+
+def bearer_of(name: str, scope: Scope, person: Any) -> Token:
+    """Return what a session of a person (with ``since_s``, ``profiles`` and ``reader``) may do, as a token.
+
+    No request can send it.
+    """
+    bearer = Token(f"{PERSON}{name}", name, scope, "", person.since_s, None, tuple(person.profiles))
+    return replace(bearer, marks_as=person.reader)
+
+
+def _narrow(row: Row[Any]) -> Token | None:
+    """Return a token as its person, of whom the row holds ``most``, ``its_profiles`` and ``its_reader``, may use it."""
+    values = row._asdict()
+    most, only, reader = values.pop("most"), values.pop("its_profiles"), values.pop("its_reader")
+    token = Token(**values | {"profiles": tuple(values["profiles"])})
+    if token.person is None:
+        return token
+    both = [each for each in token.profiles if each in only]
+    if most is None or (token.profiles and only and not both):
+        return None
+    profiles = both if token.profiles and only else token.profiles or only
+    scope = min(token.scope, most, key=get_args(Scope).index)
+    return replace(token, scope=scope, profiles=tuple(profiles), marks_as=reader)
 
 
 def _token(row: Row[Any]) -> Token:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from proxyd.base.doers import current_doer
 from proxyd.core.errors import NotFoundError
-from proxyd.store.api_rows import ME, PERSON, Scope, Token
+from proxyd.store.api_rows import ME, PERSON, Scope, Token, bearer_of
 from proxyd.store.audit_rows import note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -34,8 +34,7 @@ class Person:
     @property
     def bearer(self) -> Token:
         """What a session of theirs may do, in the form of a token that no request can send."""
-        bearer = Token(f"{PERSON}{self.name}", self.name, self.scope, "", self.since_s, None, self.profiles)
-        return replace(bearer, marks_as=self.reader)
+        return bearer_of(self.name, self.scope, self)
 
 
 class SqlPeople:
@@ -69,6 +68,8 @@ class SqlPeople:
     ) -> None:
         """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password.
 
+        Other rights end their sessions and streams.
+
         The first person has the marks of before, and shares them with tokens of nobody.
         """
         doer = current_doer()
@@ -81,10 +82,15 @@ class SqlPeople:
                 "invitation": invitation,
                 "invited_until_s": until_s,
             }
-            if not connection.execute(update(t.people).where(t.people.c.name == name).values(invited)).rowcount:
+            known = connection.execute(select(t.people).where(t.people.c.name == name)).first()
+            if known is None:
                 is_first = connection.execute(select(t.people.c.name).limit(1)).first() is None
                 added = {"name": name, "reader": ME if is_first else f"{PERSON}{name}", "since_s": now_s}
                 connection.execute(insert(t.people).values(invited | added))
+            else:
+                if (known.scope, tuple(known.profiles)) != (scope, tuple(profiles)):
+                    invited["since_s"] = now_s
+                connection.execute(update(t.people).where(t.people.c.name == name).values(invited))
             note_deed(connection, doer, now_s, "invite", f"person {name}", f"scope {scope}")
 
         await self._writer.submit(write)

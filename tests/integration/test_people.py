@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from proxyd.api.auth import new_token
 from proxyd.api.passwords import invite, remove
 from proxyd.api.problems import BadRequestError
 from proxyd.api.web.page_gate import HeaderSignIn
@@ -20,7 +21,7 @@ from proxyd.store.api_rows import Scope
 from proxyd.store.item_rows import Shelf, View
 from tests.fakes import FakeClock
 from tests.fleets import changed, item
-from tests.integration.api_world import Running, running_api
+from tests.integration.api_world import Running, running_api, told
 from tests.integration.dashboard_world import Browser, field
 from tests.integration.test_dashboard import ROUTES
 from tests.integration.test_google_reader import STARRED
@@ -193,7 +194,10 @@ async def test_a_person_sees_their_sessions_and_ends_the_others(api: Running, br
 async def test_who_is_removed_or_gets_a_narrower_scope_feels_it_at_once(api: Running, browser: Browser) -> None:
     await choose(browser, await link(api))
     assert (await browser.get("/add"))[0] == 200
+    await cast("FakeClock", api.control.resources.clock).advance(1.0)
     await link(api, "ann", "read")
+    assert not await is_signed_in(browser)
+    await sign_in(browser)
     assert (await browser.get("/add"))[0] == 403
     await api.control.queries.people.drop("ann", 0.0)
     assert not await is_signed_in(browser)
@@ -417,3 +421,35 @@ async def test_an_invitation_never_widens_what_somebody_reads_by_omission(api: R
     assert (await browser.post("/people", {"name": "kid", "scope": "write"}))[0].status == 422
     assert (await browser.post("/people", {"name": "kid", "scope": "read", "profile": "Nowhere"}))[0].status == 422
     assert [(each.scope, each.profiles) for each in await queries.people.all()] == [("read", ("Own",))]
+
+
+async def test_open_pages_of_people_are_kept_up_to_date_until_their_rights_change(
+    api: Running, browser: Browser
+) -> None:
+    await choose(browser, await link(api))
+    async with api.client.get("/live") as stream:
+        assert await stream.content.readline() == b"retry: 3000\n"
+        await api.tell(told("n1"))
+        while b"n1" not in (line := await stream.content.readline()):
+            assert line
+        await cast("FakeClock", api.control.resources.clock).advance(1.0)
+        await link(api, "ann", "read")
+        await api.tell(told("n2"))
+        assert b"n2" not in await stream.content.read()
+
+
+async def test_a_token_of_somebody_who_reads_one_profile_follows_no_feed_of_another(api: Running) -> None:
+    await two_items(api)
+    queries = api.control.queries
+    await invite(queries, "kid", "read", ["Own"])
+    made, shown = new_token("phone", "write", now_s=0.0, expires_in_s=None, person="kid")
+    await queries.access.add_token(made)
+    found = await queries.access.find_token(made.token_id)
+    assert found is not None
+    assert (found.scope, found.profiles, found.marks_as) == ("read", ("Own",), "me")
+    foreign, _ = new_token("other", "read", now_s=0.0, expires_in_s=None, person="kid", profiles=["Other"])
+    await queries.access.add_token(foreign)
+    assert await queries.access.find_token(foreign.token_id) is None
+    for path, status in (("Own", 200), ("Other", 404)):
+        async with api.client.get(f"/api/v1/profiles/{path}/feed.atom?token={shown}") as answer:
+            assert answer.status == status

@@ -22,6 +22,7 @@ from proxyd.base.clock import wait_until
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language import find_named
 from proxyd.daemon.declarations import Declarations
+from proxyd.store.api_rows import Token
 from proxyd.store.listed_rows import StoredNotification, Wanted
 
 _HEADERS = {
@@ -52,7 +53,7 @@ class _Listener:
     response: web.StreamResponse
     which: Callable[[], Wanted]
     until_s: float
-    token_id: str | None = None
+    bearer: Token | None = None
 
 
 class Streams:
@@ -140,8 +141,11 @@ class Streams:
             await response.write(data)
 
     async def _is_dropped(self, to: _Listener) -> bool:
-        """Whether the token of the stream was revoked."""
-        return to.token_id is not None and await self._access.find_token(to.token_id) is None
+        """Whether the token of the stream was revoked, or may read something else now."""
+        if to.bearer is None:
+            return False
+        now = await self._access.find_token(to.bearer.token_id)
+        return now is None or (now.created_s, now.profiles) != (to.bearer.created_s, to.bearer.profiles)
 
     def _has_expired(self, listener: _Listener) -> bool:
         return self._clock.time_s() >= listener.until_s
@@ -185,7 +189,7 @@ def _listener(request: web.Request, response: web.StreamResponse, which: Callabl
     token = request.get(BEARER)
     if token is None:
         return _Listener(response, which, inf)
-    return _Listener(response, which, inf if token.expires_s is None else token.expires_s, token.token_id)
+    return _Listener(response, which, inf if token.expires_s is None else token.expires_s, token)
 
 
 def _last_event(text: str | None) -> int | None:
