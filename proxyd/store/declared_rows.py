@@ -45,8 +45,8 @@ class StoredText:
         """
         if self.origin == "file":
             return self.name.rpartition("/")[2]
-        _, kind, name = self.name.split(":", 2)
-        return f"{'rule' if kind == 'notification' else kind} {name}"
+        _, kind, name = f"{self.name}::".split(":", 2)  # what is stored may be old
+        return f"{'rule' if kind == 'notification' else kind} {name.removesuffix('::')}".strip()
 
 
 def in_order(texts: Sequence[StoredText]) -> list[StoredText]:

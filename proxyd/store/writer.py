@@ -106,7 +106,7 @@ class Writer:
         except StoreError as error:
             self._give_up(batch, error)
             raise
-        except asyncio.CancelledError:  # otherwise the callers would wait forever
+        except (asyncio.CancelledError, Exception):  # otherwise the callers would wait forever, also after a bug
             self._give_up(batch, StoreUnreachableError("the store was closed; whether this was committed is not known"))
             raise
 

@@ -127,7 +127,10 @@ async def test_check_knows_what_the_api_declared(
     of_s = (
         'CREATE PROFILE P; INSERT NOTIFICATION r INTO P SET TRIGGER "ON INSERT TO FEED" SET QUERY "SELECT * FROM FEED"'
     )
-    api = [StoredText("api:notification:w", "api", watch), StoredText("api:r", "api", f"{of_s} FROM SOURCES s;")]
+    api = [
+        StoredText("api:notification:w", "api", watch),
+        StoredText("api:notification:r", "api", f"{of_s} FROM SOURCES s;"),
+    ]
     async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
         await store.declarations.accept(api, (), 1e9)
 
