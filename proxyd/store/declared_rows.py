@@ -45,8 +45,8 @@ class StoredText:
         """
         if self.origin == "file":
             return self.name.rpartition("/")[2]
-        _, kind, name = f"{self.name}::".split(":", 2)  # what is stored may be old
-        return f"{'rule' if kind == 'notification' else kind} {name.removesuffix('::')}".strip()
+        kind, _, name = self.name.removeprefix("api:").partition(":")
+        return f"{'rule' if kind == 'notification' else kind} {name}" if name else kind
 
 
 def in_order(texts: Sequence[StoredText]) -> list[StoredText]:
