@@ -78,7 +78,7 @@ def make_provider(processor: SpanProcessor) -> TracerProvider:
 
 
 @asynccontextmanager
-async def _open_tracer(address: str) -> AsyncIterator[OtlpTracer]:
+async def open_tracer(address: str) -> AsyncIterator[OtlpTracer]:
     """Connect to a collector; unsent spans are sent at the end, for a few seconds at most."""
     exporter = OTLPSpanExporter(f"{address.rstrip('/')}/v1/traces", timeout=_EXPORT_S)
     provider = make_provider(BatchSpanProcessor(exporter))
