@@ -23,7 +23,7 @@ INVITED_S = 86400.0
 _FEWEST, _MOST = 8, 200  # characters of a password
 _AT_ONCE = 2  # each takes 64 MiB and some 50 ms of a core
 _MOST_NAME = 100
-_TAKEN = {FILES.who, COMMAND_LINE.who, "proxyd"}  # in the audit log
+_TAKEN = {FILES.who, COMMAND_LINE.who, "proxyd", "somebody"}  # in the audit log
 _FORGOTTEN_S, _MOST_KEYS = 900.0, 10_000
 
 

@@ -68,9 +68,8 @@ class SqlPeople:
     ) -> None:
         """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password.
 
-        Other rights end their sessions and streams.
-
-        The first person has the marks of before, and shares them with tokens of nobody.
+        Other rights end their sessions and streams. The first person has the marks of before, and shares them with
+        tokens that are nobody's.
         """
         doer = current_doer()
 
