@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ _LINE = 160
         argument("--name", "call it so (default: the address without its scheme)"),
         argument(
             "--to",
-            "a mail address, a chat address or a webhook; repeat it for others",
+            "a mail address, a chat address, a webhook, or the name of a receiver; repeat it for others",
             action="append",
             metavar="ADDRESS",
         ),
@@ -393,9 +394,11 @@ def _texts(
 ) -> list[SourceText]:
     """Return the file's text with a WATCH in its place or at its end, and the others of its folder."""
     from proxyd.core.language import SourceText
+    from proxyd.core.language.syntax.delivery_kinds import ReceiverName
 
-    if file is None:
-        return [SourceText("the arguments", _written(*source, watch))]
+    if file is None:  # only the daemon knows receivers by name
+        known = tuple(each for each in watch.deliveries if not isinstance(each.value, ReceiverName))
+        return [SourceText("the arguments", _written(*source, replace(watch, deliveries=known)))]
     if old is None:
         gap = "\n" if text.text and not text.text.endswith("\n\n") else ""
         new = f"{text.text}{';' if _ends_open(text) else ''}{gap}{_written(*source, watch)}\n"

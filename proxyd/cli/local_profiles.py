@@ -261,7 +261,7 @@ def _texts(paths: list[Path]) -> list[SourceText]:
         argument("--name", "domain and profile of what is in no folder (default Imported)", default="Imported"),
         flag("--pages", "the addresses are web pages, not feeds: notify of changes"),
         argument("--match", "only notify of items, or pages, that contain this word", metavar="WORD"),
-        argument("--to", "a mail address or a chat to tell; repeat it for others", action="append", metavar="ADDRESS"),
+        argument("--to", "a mail address, a chat or a receiver to tell; repeat it", action="append", metavar="ADDRESS"),
         argument("--out", "write to this file, or add to it, instead of printing", type=Path, metavar="FILE.profile"),
     ],
 )

@@ -135,6 +135,7 @@ _VERBS = (
     administration.audit,
     administration.TOKEN, administration.create_token, administration.tokens, administration.drop_token,
     administration.PERSON, administration.invite_person, administration.people, administration.drop_person,
+    notifications.RECEIVER, notifications.receivers, notifications.test_receiver,
     notifications.WEBHOOK, notifications.webhooks, notifications.test, notifications.dead, notifications.replay,
     solve.SOLVE, *solve.PROBLEMS, simulate.simulate, reproduce.reproduce,
 )  # fmt: skip

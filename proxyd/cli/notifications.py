@@ -14,7 +14,7 @@ from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, duratio
 
 if TYPE_CHECKING:
     from proxyd.client import Client, StreamEvent
-    from proxyd.client.types import DeadLetter, NotificationListed, WebhookShown
+    from proxyd.client.types import DeadLetter, NotificationListed, TestResult, WebhookShown
 
 TIMED_OUT = 124  # as `timeout` exits
 _LISTED = [
@@ -162,13 +162,43 @@ def _webhook_row(hook: WebhookShown) -> list[str]:
 def test(options: argparse.Namespace) -> int:
     """Send a test message to every endpoint of a rule."""
     results = ask(options, lambda client: client.test_deliveries(options.rule))
+    if results or options.json:
+        return _print_tests(options, results)
+    print("the rule has no DELIVERY, so nothing is sent")
+    return 1
+
+
+def _print_tests(options: argparse.Namespace, results: list[TestResult]) -> int:
     if options.json:
         print_json(results)
-    elif results:
-        print_lines(f"{result['endpoint']}: {result['error'] or 'accepted'}" for result in results)
     else:
-        print("the rule has no DELIVERY, so nothing is sent")
+        print_lines(f"{each['endpoint']}: {each['error'] or each['answer'] or 'accepted'}" for each in results)
     return 0 if results and all(result["error"] is None for result in results) else 1
+
+
+RECEIVER = Verb("receiver", "list and test receivers that have names", ["proxyd receiver test team"])
+
+
+@verb("receiver list", "proxyd receiver list", takes=ASKING)
+def receivers(options: argparse.Namespace) -> int:
+    """List the receivers that have names, without the addresses of chats."""
+    from proxyd.core.language.hidden_addresses import hide_channels
+
+    found = ask(options, lambda client: client.receivers())
+    head, empty = ["name", "declared by", "text"], 'no receiver has a name; declare one with CREATE RECEIVER "team" AS'
+    return print_list(
+        options,
+        found,
+        head,
+        lambda each: [each["name"], each["declared_by"], " ".join(hide_channels(each["text"]).split())],
+        empty=empty,
+    )
+
+
+@verb("receiver test", "proxyd receiver test team", takes=[argument("name", "name of the receiver"), *ASKING])
+def test_receiver(options: argparse.Namespace) -> int:
+    """Send a test message to every address of a receiver, and print what each answers."""
+    return _print_tests(options, ask(options, lambda client: client.test_receiver(options.name)))
 
 
 @verb("webhook dead", "proxyd webhook dead", takes=[limit(50, most=100_000), *ASKING])

@@ -442,6 +442,11 @@ class Client:
         path, body = "/api/v1/deliveries/test", {"rule": rule}
         return (await self._wire.ask(ListAnswer, "POST", path, body=body, key=idempotency_key))["items"]
 
+    async def test_receiver(self, name: str, *, idempotency_key: str | None = None) -> list[types.TestResult]:
+        """Send a test message to every address of a receiver that has a name."""
+        path = f"/api/v1/receivers/{part(name)}/test"
+        return (await self._wire.ask(ListAnswer, "POST", path, key=idempotency_key))["items"]
+
     async def webhooks(self) -> list[types.WebhookShown]:
         """Return every webhook and whether it has accepted a ping."""
         return await self._wire.items("/api/v1/webhooks")
@@ -608,6 +613,7 @@ class SyncClient:
     replay_dead = _blocking(Client.replay_dead)
     dead_letters = _blocking(Client.dead_letters)
     test_deliveries = _blocking(Client.test_deliveries)
+    test_receiver = _blocking(Client.test_receiver)
     webhooks = _blocking(Client.webhooks)
     audit = _blocking(Client.audit)
     tokens = _blocking(Client.tokens)

@@ -531,10 +531,11 @@ class TargetShown(TypedDict):
 
 
 class TestResult(TypedDict):
-    """The response of a receiver to a test message; `error` is null if it accepted the message."""
+    """What became of a test message: `error` is null if the receiver accepted it, and `answer` what it said then."""
 
     endpoint: str
     error: str | None
+    answer: str | None
 
 
 class TokenMade(TypedDict):

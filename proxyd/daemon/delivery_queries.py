@@ -16,7 +16,7 @@ from proxyd.base.clock import Signal
 from proxyd.base.ports import Channel, Clock, Message, WebhookState
 from proxyd.config.loading import SecretStore
 from proxyd.core.errors import ClusterError, DeliveryError, NotFoundError
-from proxyd.core.language import find_named
+from proxyd.core.language import CreateReceiver, StatementKind, deliveries_of, find_named
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
@@ -31,6 +31,7 @@ from proxyd.store.sql_store import SqlStore
 from proxyd.store.webhook_states import KnownWebhook
 
 _TEST = "Test from proxyd"
+_TESTED_AT_ONCE = 8
 log = structlog.get_logger("notify")
 
 
@@ -101,10 +102,11 @@ class DistantNotifier:
 
 @dataclass(frozen=True, slots=True)
 class _DeliveryTest:
-    """A receiver's answer to a test message; ``error`` is ``None`` if it accepted."""
+    """What became of a test message: the receiver's ``answer`` if it accepted, otherwise the ``error``."""
 
     endpoint: str
     error: str | None
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +143,49 @@ class DeliveryQueries:
     async def test_deliveries(self, rule: str) -> list[_DeliveryTest]:
         """Send a test message to every webhook, mail address and channel of a rule."""
         declared = find_named("rule", rule, self.profiles.declaration.rules)
-        return [await self._test(delivery, rule) for delivery in declared.deliveries]
+        newest = await self.store.history.find_notifications(Wanted(frozenset({rule})), before=None, limit=1)
+        data = _as_test(rule, newest.rows)
 
-    async def _test(self, delivery: Delivery, rule: str) -> _DeliveryTest:
-        """Send a test message; an endpoint that accepts it gets notifications again, even if it was disabled."""
-        shown = shown_endpoint(delivery.kind, delivery.endpoint, delivery.receiver)
+        async def test(delivery: Delivery) -> _DeliveryTest:
+            shown = shown_endpoint(delivery.kind, delivery.endpoint, delivery.receiver)
+            result = await self._test(delivery, shown, rule, {"rule": rule}, data)
+            if result.error is None:  # it gets notifications of this rule again, even if it was disabled
+                await self.store.enable(rule, delivery.endpoint)
+                self.notifier.wake()
+            return result
+
+        return await _some_at_once(test, declared.deliveries)
+
+    async def test_receiver(self, name: str) -> list[_DeliveryTest]:
+        """Send a test message to every webhook, mail address and channel of a receiver that has a name."""
+        receivers = self.profiles.texts.declared.get(StatementKind.RECEIVER, {})
+        _, declared = find_named("receiver", name, receivers)
+        assert isinstance(declared, CreateReceiver)
+        data = _words_of_test(name, f"{_TEST}: what is told to {name} comes here")
+
+        def test(delivery: Delivery) -> Awaitable[_DeliveryTest]:
+            shown = f"{shown_endpoint(delivery.kind, delivery.endpoint, name)}, {delivery.kind}"
+            return self._test(delivery, shown, name, {"receiver": name}, data)
+
+        return await _some_at_once(test, deliveries_of(declared))
+
+    async def _test(
+        self, delivery: Delivery, shown: str, rule: str, for_programs: dict[str, Any], for_people: dict[str, Any]
+    ) -> _DeliveryTest:
+        """Send a test message; a webhook that accepts it has answered its ping."""
+        data = for_programs if isinstance(delivery, WebhookDelivery) else for_people
         try:
-            said = await self.channel.deliver(await self._test_message(delivery, rule))
+            said = await self.channel.deliver(self._test_message(delivery, rule, data))
         except DeliveryError as error:
             return _DeliveryTest(shown, error.message)
-        await self.store.enable(rule, delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
             await self.store.webhooks.record_ping(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
             self.notifier.wake_pings()
-        self.notifier.wake()
-        return _DeliveryTest(shown, None)
+            self.notifier.wake()
+        return _DeliveryTest(shown, None, said)
 
-    async def _test_message(self, delivery: Delivery, rule: str) -> Message:
+    def _test_message(self, delivery: Delivery, rule: str, data: dict[str, Any]) -> Message:
         now_s = self.clock.time_s()
-        data: dict[str, Any] = {"rule": rule}
-        if not isinstance(delivery, WebhookDelivery):
-            newest = await self.store.history.find_notifications(Wanted(frozenset({rule})), before=None, limit=1)
-            data = _as_test(rule, newest.rows)
         body = json.dumps({"type": "proxyd.test", "timestamp": iso_time(now_s), "data": data}).encode()
         message = Message(f"test_{now_s:.3f}", rule, delivery.endpoint, body, self.clock.wall_s(), delivery.kind)
         if not isinstance(delivery, WebhookDelivery):
@@ -206,12 +229,25 @@ def _as_test(rule: str, told: Sequence[StoredNotification]) -> dict[str, Any]:
     """Return the last notification of a rule, marked as a test; without one, what says so."""
     newest: dict[str, Any] = json.loads(told[0].body)["data"] if told else {}
     if not newest.get("items") or "message" not in newest:
-        said = f"{_TEST}: rule {rule} will tell you here"
-        return {"rule": rule, "items": [{"title": said}], "message": {"title": said, "rows": [said]}}
+        return _words_of_test(rule, f"{_TEST}: rule {rule} will tell you here")
     message = newest["message"]
     rows = [f"{_TEST}: {message['rows'][0]}", *message["rows"][1:]]
     title = f"{_TEST}: {message['title']}"
     return newest | {"rule": f"{_TEST}: {rule}", "message": message | {"title": title, "rows": rows}}
+
+
+def _words_of_test(rule: str, said: str) -> dict[str, Any]:
+    return {"rule": rule, "items": [{"title": said}], "message": {"title": said, "rows": [said]}}
+
+
+async def _some_at_once(
+    test: Callable[[Delivery], Awaitable[_DeliveryTest]], deliveries: Sequence[Delivery]
+) -> list[_DeliveryTest]:
+    """Test deliveries, a few at once, because one that does not answer takes all of its time."""
+    results: list[_DeliveryTest] = []
+    for begin in range(0, len(deliveries), _TESTED_AT_ONCE):
+        results += await asyncio.gather(*map(test, deliveries[begin : begin + _TESTED_AT_ONCE]))
+    return results
 
 
 def _texts(notification: StoredNotification, zone: tzinfo | None) -> tuple[SentText, ...]:

@@ -30,6 +30,7 @@ PAGES = {
     "add": "add",
     "state": "state",
     "more": "more",
+    "receivers": "receivers",
     "sources": "sources",
     "source": "sources/evening-news",
     "why": "sources/evening-news/why",

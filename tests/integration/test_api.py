@@ -372,7 +372,9 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
             assert explained["next_probe"] is not None
             assert explained["next_probe"]["reason"] == "first contact"
             assert all(rule["fingerprint"] for profile in await client.profiles() for rule in profile["rules"])
-            assert await client.test_deliveries("r") == [{"endpoint": "https://r.example/hook", "error": "status 500"}]
+            assert await client.test_deliveries("r") == [
+                {"endpoint": "https://r.example/hook", "error": "status 500", "answer": None}
+            ]
             assert (await client.declare(TEXT))["added"] == ["q"]
             with pytest.raises(ApiError, match="declared in"):
                 await client.drop_profile("P")

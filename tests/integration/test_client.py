@@ -37,7 +37,8 @@ OPERATIONS = {
     for method, operation in operations.items()
 }
 SITE = "WATCH 'https://shop.example' OF SITE INTO \"New\";"
-TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");' + rule("q").replace('"P"', '"New"') + SITE
+TEAM = "CREATE RECEIVER \"team\" AS LOG 'team';"
+TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");' + rule("q").replace('"P"', '"New"') + SITE + TEAM
 Call: TypeAlias = Callable[[Any], Any]
 ITERATED = {"stream", "stored_items"}  # what is read bit by bit
 CALLS: dict[str, tuple[str, Call]] = {
@@ -46,6 +47,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "metrics": ("metrics", lambda c: c.metrics()),
     "list_profiles": ("profiles", lambda c: c.profiles()),
     "declare": ("declare", lambda c: c.declare(TEXT, idempotency_key="1")),
+    "test_receiver": ("test_receiver", lambda c: c.test_receiver("team", idempotency_key="13")),
     "get_profile": ("profile", lambda c: c.profile("New")),
     "list_sites": ("sites", lambda c: c.sites()),
     "get_site": ("site", lambda c: c.site("shop.example")),

@@ -214,7 +214,34 @@ async def test_tests_of_deliveries_fail_with_their_receivers(shell: Shell) -> No
     code, out, _ = await shell("webhook", "test", "r")
     assert (code, out) == (1, "https://r.example/hook: status 500\n")
     code, out, _ = await shell("webhook", "test", "r", "--json")
-    assert (code, json.loads(out)) == (1, [{"endpoint": "https://r.example/hook", "error": "status 500"}])
+    assert (code, json.loads(out)) == (
+        1,
+        [{"endpoint": "https://r.example/hook", "error": "status 500", "answer": None}],
+    )
+
+
+async def test_receivers_are_listed_without_tokens_and_tested(shell: Shell) -> None:
+    assert (await shell("receiver", "list"))[1].startswith("no receiver has a name")
+    text = "CREATE RECEIVER \"on call\" AS CHANNEL 'ntfy://hunter2', LOG 'calls';"
+    await shell.running.control.declarations.declare(text)
+    code, out, _ = await shell("receiver", "list")
+    assert (code, "hunter2" in out) == (0, False)
+    assert "CREATE RECEIVER \"on call\" AS CHANNEL 'ntfy://[hidden 1]', LOG 'calls';" in out
+    code, out, _ = await shell("receiver", "test", "on call")
+    assert (code, out) == (1, "receiver on call, channel: status 500\nreceiver on call, log: status 500\n")
+    code, _, err = await shell("receiver", "test", "oncall")
+    assert (code, err) == (1, "proxyd: there is no receiver 'oncall'. Did you mean on call?\n")
+
+
+async def test_a_watch_that_is_added_tells_a_receiver_by_its_name(shell: Shell, tmp_path: Path) -> None:
+    await shell.running.control.declarations.declare("CREATE RECEIVER \"on call\" AS LOG 'calls';")
+    adding = ["add", "https://site.example", "--site", "--to"]
+    code, out, err = await shell(*adding, "on call")
+    assert (code, err, 'TELL "on call"' in out) == (0, "", True)
+    (delivery,) = shell.running.control.declarations.declaration.rules["site.example"].deliveries
+    assert (delivery.endpoint, delivery.receiver) == ("log:calls", "on call")
+    code, _, err = await shell(*adding, "on")
+    assert (code, "there is no receiver 'on'" in err) == (1, True)
 
 
 async def test_a_reload_says_whether_it_was_done(shell: Shell) -> None:

@@ -94,6 +94,11 @@ class _DeliveryHandlers:
         results = await self._deliveries.test_deliveries((await read_body(request, wire.TestWanted)).rule)
         return wire.Items[wire.TestResult](items=wire.TestResult.list_of(results))
 
+    async def test_receiver(self, request: web.Request) -> wire.Items[wire.TestResult]:
+        """Send a test message to every address of a receiver."""
+        results = await self._deliveries.test_receiver(request.match_info["name"])
+        return wire.Items[wire.TestResult](items=wire.TestResult.list_of(results))
+
     async def make_token(self, request: web.Request) -> wire.TokenMade:
         """Create a token; only this response contains its text."""
         asked = await read_body(request, wire.TokenWanted)
@@ -134,6 +139,8 @@ def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -
                  raises=(409, 422), is_keyed=True),
         Endpoint("POST", "/api/v1/deliveries/test", "write", handlers.test_deliveries, wire.Items[wire.TestResult],
                  body=wire.TestWanted, raises=(404, 409, 413, 422), is_keyed=True),
+        Endpoint("POST", "/api/v1/receivers/{name}/test", "write", handlers.test_receiver, wire.Items[wire.TestResult],
+                 raises=(404, 409, 422, 503), is_keyed=True),
         listing("/api/v1/webhooks", listed.list_webhooks, wire.Items[wire.WebhookShown]),
         listing("/api/v1/audit", listed.list_audit, wire.Page[wire.DeedShown], wire.ListWindow, scope="write"),
         listing("/api/v1/tokens", listed.list_tokens, wire.Items[wire.TokenShown], scope="admin"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,13 +16,14 @@ from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import part, warnings_of
+from proxyd.api.web.page_texts import part, said_of, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.base.clock import zone_name
 from proxyd.core.errors import BusyError, ConfigError
 from proxyd.core.language import (
     Parsed,
+    StatementKind,
     Watch,
     address_to_watch,
     format_statements,
@@ -39,6 +40,7 @@ from proxyd.core.language.watch_wishes import (
     WatchWish,
     digest_text,
     headers_of,
+    recipients,
     watch_text,
 )
 from proxyd.core.model.item import Value
@@ -46,7 +48,7 @@ from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
 from proxyd.daemon.discovery import Discovered, Way, why_no_value
 
-_MOST_ITEMS, _MOST_TEXT, _MOST_PROFILES = 6, 4_000, 500
+_MOST_ITEMS, _MOST_TEXT, _MOST_PROFILES, _MOST_RECEIVERS = 6, 4_000, 500, 100
 _LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name
 _MORE = ("without", "every", "digest", "message", "profile", "browser", "headers", "ignored", "least_words")
 _LITTLE_TEXT = 300  # characters; a page that shows less may be filled in by scripts
@@ -76,8 +78,8 @@ class _Choices:
         del written["more"]
         return cls(**written | {"url": plain_address(written["url"])}, more=more)
 
-    def wish(self, zone: str) -> WatchWish:
-        """Return what they ask for, with hours of the day in a time zone."""
+    def wish(self, zone: str, receivers: Collection[str]) -> WatchWish:
+        """Return what they ask for, with hours of the day in a time zone; ``receivers`` have names."""
         is_value, is_price = self.kind == "value", self.kind == "price"
         if is_value and not is_web(self.url):
             raise BadRequestError(f"{self.url} is no address: it starts with https:// or http://")
@@ -90,7 +92,7 @@ class _Choices:
             words=_each_of(self.words, ",") if self.kind not in {"price", "site"} else (),
             selector=self.selector if is_value else "",
             when=self.when or "falls" if is_price else self.when or "changes" if is_value else "changes",
-            to=tuple(self.to.replace(",", " ").split()),
+            to=recipients(self.to, receivers),
             secret=self.secret or None,
             options=self._options(zone),
         )
@@ -202,6 +204,10 @@ class AddPages:
             problems.append(f"{url} cannot be watched: {found.outcome.detail or found.outcome.kind.value}")
         raise ConfigError(problems)
 
+    def _receivers(self) -> Collection[str]:
+        """Return the names of receivers."""
+        return self._profiles.texts.declared.get(StatementKind.RECEIVER, {})
+
     def _watch_at(self, url: str, title: str) -> Watch | None:
         """Return the WATCH of an address that goes by its address or by its title."""
         name = next((watch.name.value for watch in _watches(parse(watch_text(WatchWish(url))))), "")
@@ -217,7 +223,7 @@ class AddPages:
         form = await read_form(request)
         chosen = _Choices.of(form)
         try:
-            wish = chosen.wish(zone_name(self._deliveries.zone))
+            wish = chosen.wish(zone_name(self._deliveries.zone), self._receivers())
             value = await self._value(chosen)
             text, old = self._edit_watch(watch_text(wish))
             if "show" in form:
@@ -238,7 +244,7 @@ class AddPages:
         except ConfigError as error:
             return await self._again(request, chosen, 422, "; ".join(error.problems))
         except EXPECTED as error:
-            return await self._again(request, chosen, answer_to(error).status, _said(error))
+            return await self._again(request, chosen, answer_to(error).status, said_of(error))
         added = next(iter(changes.added), "")
         said = f"Watching {chosen.url}: {_last_line(text)}"
         said += "" if old is None else f" In place of: {_last_line(old)}"
@@ -273,9 +279,10 @@ class AddPages:
             return self._page(request, _Choices(), status=422, error="choose a file")
         try:
             listing = wire.Listing(name=_written(form, "name") or "Imported", match=_written(form, "match") or None)
-            made = await self._lists.import_list(text.encode(), listing, _written(form, "to").replace(",", " ").split())
+            to = recipients(_written(form, "to"), self._receivers())
+            made = await self._lists.import_list(text.encode(), listing, to)
         except (*EXPECTED, ConfigError) as error:
-            return self._page(request, _Choices(), status=answer_to(error).status, error=_said(error))
+            return self._page(request, _Choices(), status=answer_to(error).status, error=said_of(error))
         known = f", {made.sources_known:,} were there already and stay as they are" if made.sources_known else ""
         unread = f", {made.unreadable:,} could not be read" if made.unreadable else ""
         request[SIGNED].session.say(f"Sources added: {made.sources_added:,}{known}{unread}.")
@@ -296,7 +303,8 @@ class AddPages:
             ("shown", "error", "text", "value", "cost", "warnings", "watched", "followed", "is_silent")
         )
         profiles = sorted(self._profiles.declaration.profiles)[:_MOST_PROFILES]
-        known = {"digests": tuple(DIGESTS), "profiles": profiles, "little_text": _LITTLE_TEXT}
+        receivers = sorted(self._receivers())[:_MOST_RECEIVERS]
+        known = {"digests": tuple(DIGESTS), "profiles": profiles, "little_text": _LITTLE_TEXT, "receivers": receivers}
         return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **known, **facts})
 
 
@@ -314,9 +322,3 @@ def _watches(parsed: Parsed) -> list[Watch]:
 
 def _last_line(text: str) -> str:
     return " ".join(hide_channels(text).strip().rpartition(";\n")[2].split())
-
-
-def _said(error: Exception) -> str:
-    """Return an error in words, with the faults of a text."""
-    faults = getattr(error, "errors", ())
-    return "; ".join(each.message for each in faults) or str(error)

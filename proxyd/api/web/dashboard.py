@@ -28,6 +28,7 @@ from proxyd.api.web.page_gate import POLICY_OF_ARTICLES, SIGNED, HeaderSignIn, P
 from proxyd.api.web.pages import Actions, WebPages
 from proxyd.api.web.people_pages import PeoplePages
 from proxyd.api.web.reader import ReaderPages
+from proxyd.api.web.receiver_pages import ReceiverPages
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.sessions import Sessions
 from proxyd.api.web.single_sign_on import BACK_PATH, OidcSettings
@@ -84,6 +85,7 @@ class Dashboard:
         tokens = _TokenPages(self._queries, self._renderer)
         entrance = Entrance(self._queries, self._renderer, self._sessions, self._elsewhere)
         people = PeoplePages(self._queries, self._renderer)
+        receivers = ReceiverPages(self._queries, self._renderer)
         actions, bulk = Actions(self._queries), BulkActions(self._queries)
         return (
             WebRoute("GET", "/static/{file}", None, self.static),
@@ -112,6 +114,12 @@ class Dashboard:
             WebRoute("GET", "/state", "read", pages.state),
             WebRoute("GET", "/more", "read", pages.more),
             WebRoute("GET", "/settings", "read", pages.settings),
+            WebRoute("GET", "/receivers", "write", receivers.receivers),
+            WebRoute("POST", "/receivers", "write", receivers.add),
+            WebRoute("POST", "/receivers/{name}/test", "write", receivers.test),
+            WebRoute("GET", "/receivers/{name}/change", "write", statements.form),
+            WebRoute("POST", "/receivers/{name}/change", "write", statements.save),
+            WebRoute("POST", "/receivers/{name}/remove", "write", statements.remove),
             WebRoute("POST", "/settings/mute", "write", actions.mute),
             WebRoute("POST", "/settings/unmute", "write", actions.unmute),
             WebRoute("GET", "/sources", "read", pages.sources),

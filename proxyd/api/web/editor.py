@@ -29,6 +29,12 @@ from proxyd.core.language.hidden_addresses import hide_channels, show_channels
 from proxyd.core.model.day_parts import QuietHours
 from proxyd.daemon.declared_texts import API_TEXT, DeclarationChanges, OnlyIf, sources_only_of
 
+KINDS = {
+    "rules": StatementKind.NOTIFICATION,
+    "sources": StatementKind.SOURCE,
+    "receivers": StatementKind.RECEIVER,
+}
+"""The kinds of statements that have a form of their own, by the list that leads to it."""
 _NEW = """WATCH 'https://github.com/python/cpython/releases.atom' AS "stable" INTO "Watch"
   WHERE title NOT REGEXP '(a|b|rc)[0-9]+$';
 """
@@ -148,7 +154,11 @@ class Editor:
         request[SIGNED].session.say(said, *warnings_of(changes))
         raise web.HTTPSeeOther(URL(profile_page(name), encoded=True))
 
-    async def _text_now(self, name: str) -> str:
+    async def _text_now(self, name: str, of: str = "") -> str:
+        """Return the text of a profile or, with one of ``KINDS``, of a statement; nothing if it is not declared."""
+        if of in KINDS:
+            written = self._profiles.texts.written_of(KINDS[of], name)
+            return "" if written is None else written.text
         is_known = name in self._profiles.declaration.profiles
         return await asyncio.to_thread(self._profiles.texts.text_of, name) if is_known else ""
 
@@ -157,7 +167,7 @@ class Editor:
 
         Raises ``ChangedError`` if the profile has changed since the saved form was rendered.
         """
-        text = show_channels(form["text"], await self._text_now(form["name"]))
+        text = show_channels(form["text"], await self._text_now(form["name"], form["of"]))
         try:
             if not text.strip():
                 raise BadRequestError("the text is empty; write at least one statement")
@@ -217,7 +227,7 @@ def _is_as_opened(text: str, form: dict[str, str]) -> bool:
 async def _form(request: web.Request) -> dict[str, str]:
     """Return the fields of the editor's form; browsers end lines with CR and LF."""
     given = await read_form(request)
-    fields = {each: given.get(each, "") for each in ("name", "text", "tag", "part", "confirmed", "sources")}
+    fields = {each: given.get(each, "") for each in ("name", "of", "text", "tag", "part", "confirmed", "sources")}
     return fields | {"text": fields["text"].replace("\r\n", "\n")}
 
 

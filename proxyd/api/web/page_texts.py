@@ -248,6 +248,12 @@ def awaits_no_items(declaration: Declaration, rules: Sequence[str]) -> bool:
     return bool(kinds) and all(kind.is_of_source for kind in kinds)
 
 
+def said_of(error: Exception) -> str:
+    """Return an error in words, with the faults of a text."""
+    faults = getattr(error, "errors", ())
+    return "; ".join(each.message for each in faults) or str(error)
+
+
 def warnings_of(changes: DeclarationChanges, *, with_lines: bool = False) -> list[str]:
     """Return the first warnings about the texts that were sent."""
     shown = changes.warnings[:_MOST_WARNINGS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -18,7 +18,7 @@ from proxyd.api.problems import EXPECTED, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.web.charts import Chart, Frame, Tick, chart, day_ticks, round_steps
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import duration, warnings_of
+from proxyd.api.web.page_texts import duration, said_of, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.errors import ConfigError, ProfileError
 from proxyd.core.language import (
@@ -32,7 +32,7 @@ from proxyd.core.language import (
     with_options_of,
     without_scheme,
 )
-from proxyd.core.language.watch_wishes import sites_text
+from proxyd.core.language.watch_wishes import recipients, sites_text
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.daemon.site_queries import ShownIncident, SiteStanding
@@ -75,9 +75,9 @@ class _Choices:
             raise ConfigError([f"{twice[0]} is given twice: write one line for each site, each with its own name"])
         return pairs
 
-    def text(self) -> str:
-        """Return the statements that it asks for."""
-        to = self.to.replace(",", " ").split()
+    def text(self, receivers: Collection[str]) -> str:
+        """Return the statements that it asks for; ``receivers`` have names."""
+        to = recipients(self.to, receivers)
         return sites_text(self.sites, holding=self.holding or None, to=to, secret=self.secret or None)
 
 
@@ -110,15 +110,13 @@ class SitePages:
         """Watch the sites of the form."""
         chosen = _Choices.of(await read_form(request))
         try:
-            edit = self._edit_of(chosen.text())
+            edit = self._edit_of(chosen.text(self._profiles.texts.declared.get(StatementKind.RECEIVER, {})))
             muted = self._mutes_of(edit)
             changes = await self._profiles.declare(edit.text)
         except ConfigError as error:
             return await self._list(request, chosen, status=422, error="; ".join(error.problems))
         except EXPECTED as error:
-            faults = getattr(error, "errors", ())
-            said = "; ".join(each.message for each in faults) or str(error)
-            return await self._list(request, chosen, status=answer_to(error).status, error=said)
+            return await self._list(request, chosen, status=answer_to(error).status, error=said_of(error))
         await self._mute_again(muted)
         count = len(changes.added) - len(edit.renamed)
         said = f"Watching {count} more {'site' if count == 1 else 'sites'}." if count or not edit.known else ""

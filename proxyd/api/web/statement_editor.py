@@ -12,18 +12,17 @@ from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import etag_of
-from proxyd.api.web.editor import Verdict
+from proxyd.api.web.editor import KINDS, Verdict
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
-from proxyd.core.language import DropStatement, Parsed, StatementKind, format_statements, no_such, parse
+from proxyd.core.language import DropStatement, Parsed, format_statements, no_such, parse
 from proxyd.core.language.hidden_addresses import hide_channels, show_channels
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 
-_KINDS = {"rules": StatementKind.NOTIFICATION, "sources": StatementKind.SOURCE}
 _MOST_LISTED, _MOST_SHOWN = 100, 10_000
 
 
@@ -35,7 +34,7 @@ class StatementEditor:
         self._render = renderer.page
 
     async def form(self, request: web.Request) -> web.Response:
-        """Show the statement that declares a rule or a source."""
+        """Show the statement that declares a rule, a source or a receiver."""
         written = self._written(request)
         return self._page(request, written, text=hide_channels(written.text), tag=etag_of(written.text))
 
@@ -66,6 +65,8 @@ class StatementEditor:
         """Return the page of what was changed, or of what a text declares under another name."""
         of, name, declared = _list_of(request), request.match_info["name"], self._profiles.declaration
         is_there = name in (declared.rules if of == "rules" else declared.sources)  # a WATCH declares both
+        if of == "receivers":
+            return URL("/receivers")
         return URL(f"/{of}/{part(name)}", encoded=True) if is_there and not is_copy else _page_of(of, sent)
 
     async def remove(self, request: web.Request) -> web.StreamResponse:
@@ -89,12 +90,12 @@ class StatementEditor:
         return self._render(request, "removed.html", removed=found, texts=texts)
 
     def _written(self, request: web.Request) -> WrittenStatement:
-        kind, name = _KINDS[_list_of(request)], request.match_info["name"]
+        kind, name = KINDS[_list_of(request)], request.match_info["name"]
         written = self._profiles.texts.written_of(kind, name)
         if written is None:
-            known = self._profiles.declaration
-            is_rule = kind is StatementKind.NOTIFICATION
-            raise no_such("rule" if is_rule else "source", name, known.rules if is_rule else known.sources)
+            known, receivers = self._profiles.declaration, self._profiles.texts.declared.get(kind, {})
+            names = {"rules": known.rules, "sources": known.sources}.get(_list_of(request), receivers)
+            raise no_such(_list_of(request).removesuffix("s"), name, names)
         return written
 
     def _declaration_as_opened(self, request: web.Request, form: dict[str, str]) -> Declaration:
@@ -113,15 +114,17 @@ class StatementEditor:
             status=status,
             name=request.match_info["name"],
             back=f"/{of}/{part(request.match_info['name'])}",
+            of=of,
+            above="/receivers" if of == "receivers" else f"/{of}/{part(request.match_info['name'])}",
             written=written,
             is_own=written.origin == API_TEXT,
-            also=statement.name.value if _KINDS[of] is not statement.kind else None,
+            also=statement.name.value if KINDS[of] is not statement.kind else None,
             **{"verdict": None, **facts},
         )
 
 
 def _list_of(request: web.Request) -> str:
-    """Return the list in whose pages a form is: ``rules`` or ``sources``."""
+    """Return the list in whose pages a form is: ``rules``, ``sources`` or ``receivers``."""
     return request.path.split("/")[1]
 
 
@@ -139,7 +142,7 @@ def _drop_of(written: WrittenStatement) -> str:
 
 def _page_of(of: str, sent: Parsed) -> URL:
     """Return the page of what a text declares, or the list if that is not one."""
-    names = [each.name.value for each in sent.statements if each.kind is _KINDS[of]]
+    names = [each.name.value for each in sent.statements if each.kind is KINDS[of]]
     return URL(f"/{of}/{part(names[0])}" if len(names) == 1 else f"/{of}", encoded=True)
 
 

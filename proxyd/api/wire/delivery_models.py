@@ -151,10 +151,11 @@ class TestWanted(WireModel):
 
 
 class TestResult(RowShown):
-    """The response of a receiver to a test message; `error` is null if it accepted the message."""
+    """What became of a test message: `error` is null if the receiver accepted it, and `answer` what it said then."""
 
     endpoint: str
     error: str | None
+    answer: str | None
 
 
 class TokenWanted(WireModel):

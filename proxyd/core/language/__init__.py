@@ -12,6 +12,7 @@ from proxyd.core.language.checking.rule_checker import counting_of as counting_o
 from proxyd.core.language.checking.rule_checker import rule_counting as rule_counting
 from proxyd.core.language.checking.rule_checker import what_changed as what_changed
 from proxyd.core.language.checking.watches import DEFAULT_PROFILE as DEFAULT_PROFILE
+from proxyd.core.language.checking.watches import deliveries_of as deliveries_of
 from proxyd.core.language.checking.watches import expand as expand
 from proxyd.core.language.checking.watches import find_watch as find_watch
 from proxyd.core.language.checking.watches import in_profiles as in_profiles

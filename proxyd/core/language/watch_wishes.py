@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -78,7 +78,7 @@ class WatchWish:
     searched: str | None = None  # the class that reads the address if `page_class` does not say it
     selector: str = ""  # the CSS selector of a value of the page, or empty. It is a number if `when` compares it.
     when: str = "changes"  # when to tell of a value or a price: one of `WHEN_OF_VALUES`
-    # Mail addresses, chats and webhooks; `secret` names the variable that holds the secret of webhooks
+    # Mail addresses, chats, webhooks and receivers' names; `secret` names the variable with the secret of webhooks
     to: tuple[str, ...] = ()
     secret: str | None = None
     options: WatchOptions = _NO_OPTIONS
@@ -201,14 +201,39 @@ def _domain_of(wish: WatchWish) -> str:
     return re.sub(r"[\x00-\x1f]", "", f"{parts.netloc}{parts.path}".rstrip("/")) or "page"
 
 
-def delivery_text(to: str, secret: str | None = None) -> str:
-    """Return a delivery to a mail address, a webhook or a chat.
+def recipients(written: str, receivers: Collection[str]) -> tuple[str, ...]:
+    """Return the addresses and the names of receivers in a field of a form; names with spaces stand between commas.
 
-    >>> delivery_text("me@example.org"), delivery_text("tgram://a/b")
-    ("MAIL 'me@example.org'", "CHANNEL 'tgram://a/b'")
+    >>> recipients("on call, me@example.org tgram://a/b", {"on call"})
+    ('on call', 'me@example.org', 'tgram://a/b')
+    """
+    parts = [each.strip() for each in written.split(",")]
+    return tuple(to for part in parts for to in ([part] if part in receivers else part.split()))
+
+
+def receiver_text(name: str, to: Sequence[str], secret: str | None = None) -> str:
+    """Return the statement that names a receiver; raises ``ConfigError`` if it is incomplete.
+
+    >>> print(receiver_text("on call", ["me@example.org", "tgram://a/b"]))
+    CREATE RECEIVER "on call" AS MAIL 'me@example.org', CHANNEL 'tgram://a/b';
+    """
+    if not name or any(mark in name for mark in ("@", ",", "://")):
+        raise ConfigError(["give it a name without @, commas and ://, which tell addresses from names"])
+    if not to:
+        raise ConfigError(["write a mail address, a chat or a webhook"])
+    if names := [each for each in to if "://" not in each and "@" not in each]:
+        raise ConfigError([f"{names[0]!r} is no address: write a mail address, or one with ://"])
+    return f"CREATE RECEIVER {quote_name(name)} AS {', '.join(delivery_text(each, secret) for each in to)};"
+
+
+def delivery_text(to: str, secret: str | None = None) -> str:
+    """Return a delivery to a mail address, a webhook, a chat, or a receiver that has a name.
+
+    >>> delivery_text("me@example.org"), delivery_text("tgram://a/b"), delivery_text("on call")
+    ("MAIL 'me@example.org'", "CHANNEL 'tgram://a/b'", '"on call"')
     """
     if "://" not in to:
-        return f"MAIL {quote_text(to)}"
+        return f"MAIL {quote_text(to)}" if "@" in to else quote_name(to)
     if not to.lower().startswith(("http://", "https://")):
         return f"CHANNEL {quote_text(to)}"
     if secret is None:

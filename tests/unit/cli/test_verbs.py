@@ -31,6 +31,7 @@ WITHOUT_JSON = {
     "profile",
     "token",
     "person",
+    "receiver",
     "webhook",
     "solve",
 }
@@ -42,7 +43,7 @@ ASKING = {
     "notifications show", "wait", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
     "audit",
     "token create", "token list", "token drop", "person invite", "person list", "person drop",
-    "webhook list", "webhook test", "webhook dead", "webhook replay",
+    "receiver list", "receiver test", "webhook list", "webhook test", "webhook dead", "webhook replay",
 }  # fmt: skip
 
 

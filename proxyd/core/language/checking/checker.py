@@ -15,10 +15,8 @@ from proxyd.core.language.checking.source_checker import (
     check_reading,
     check_source,
     has_receiver,
-    once_each,
-    part_of,
 )
-from proxyd.core.language.checking.watches import expand, list_problem, trouble_rule, with_short_names
+from proxyd.core.language.checking.watches import deliveries_of, expand, list_problem, trouble_rule
 from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings, Reporter
 from proxyd.core.language.syntax.nodes import (
     CreateDomain,
@@ -121,14 +119,11 @@ class _Checker:
         return domains
 
     def _receivers(self) -> dict[str, tuple[Delivery, ...]]:
-        """Return the deliveries of each receiver; each knows its name, and webhooks get short names of fields."""
         receivers: dict[str, tuple[Delivery, ...]] = {}
         for statement, reporter in self._each():
             if isinstance(statement, CreateReceiver):
                 check_deliveries(statement.to, reporter, Values(reporter, self._settings))
-                name = statement.name.value
-                to = (part_of(with_short_names(each.value), name) for each in statement.to)
-                receivers.setdefault(name, once_each(to))
+                receivers.setdefault(statement.name.value, deliveries_of(statement))
         return receivers
 
     def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from sys import intern
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.syntax.check_context import Reporter
@@ -241,12 +240,6 @@ def check_receivers(
 def has_receiver(deliveries: Iterable[Located[Delivery]]) -> bool:
     """Return whether the name of a receiver is among some deliveries."""
     return any(isinstance(each.value, ReceiverName) for each in deliveries)
-
-
-def part_of(delivery: Any, receiver: str) -> Delivery:
-    """Return a delivery that knows the name of its receiver."""
-    made: Delivery = replace(delivery, receiver=receiver)
-    return made
 
 
 def reached(deliveries: Iterable[Located[Delivery]], receivers: Receivers) -> Iterator[Delivery]:

@@ -14,12 +14,14 @@ from typing import Any
 
 from proxyd.core.errors import ConfigError, RuleCheckError, RuleError
 from proxyd.core.language.checking.classes import BUILT_IN
+from proxyd.core.language.checking.source_checker import once_each
 from proxyd.core.language.syntax.address_lists import LIST_SUFFIX, is_list
 from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings
 from proxyd.core.language.syntax.clauses import RULE_CLAUSES, SOURCE_OPTIONS, WATCH_OPTIONS
 from proxyd.core.language.syntax.nodes import (
     CreateDomain,
     CreateProfile,
+    CreateReceiver,
     CreateSource,
     CreateSources,
     InsertNotification,
@@ -338,6 +340,12 @@ _HOW_TO_READ = {
 _OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES}
 _OF_THE_RULE -= {"deliveries", "profiles"}
 """The options of a WATCH that are clauses of its rule; WITHIN sets two."""
+
+
+def deliveries_of(receiver: CreateReceiver) -> tuple[Delivery, ...]:
+    """Return the deliveries of a receiver; each knows its name, and webhooks get short names of fields."""
+    written: list[Any] = [with_short_names(each.value) for each in receiver.to]
+    return once_each(replace(each, receiver=receiver.name.value) for each in written)
 
 
 def with_short_names(delivery: Delivery) -> Delivery:
