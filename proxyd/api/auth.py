@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import get_args
 
@@ -26,6 +26,7 @@ BEARER = web.RequestKey("bearer", Token)
 """The token of a request; absent if the endpoint requires none."""
 _NO_TOKEN = "send Authorization: Bearer TOKEN; create a token with `proxyd token create`"
 _WRONG_TOKEN = "this token is wrong, has expired or was revoked; create another one with `proxyd token create`"
+_FEVER_KEY = re.compile(r"[0-9a-fA-F]{32}")
 _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
@@ -51,8 +52,30 @@ def new_token(
         raise BadRequestError("a token of some profiles has the scope read")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires_s = None if expires_in_s is None else now_s + expires_in_s
-    made = Token(token_id, name, scope, _digest(secret), now_s, expires_s, tuple(dict.fromkeys(profiles)), person)
-    return made, f"pxd_{token_id}_{secret}"
+    made, shown = Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"
+    fever = None if person is None else _digest(fever_key(person, shown))
+    return replace(made, profiles=tuple(dict.fromkeys(profiles)), person=person, fever_sha256=fever), shown
+
+
+def fever_key(person: str, token: str) -> str:
+    """Return what clients of the Fever API send for a person's token: an MD5, which is all that the API knows.
+
+    >>> fever_key("you@yourdomain.com", "b3stp4s4wd3v4")
+    '22233baf0b67c4e7cbee08486fba3861'
+    """
+    return hashlib.md5(f"{person}:{token}".encode(), usedforsecurity=False).hexdigest()
+
+
+async def token_of_fever(queries: Queries, key: str) -> Token | None:
+    """Return the token for which a client of the Fever API sends a key, or ``None`` if it is not valid."""
+    if _FEVER_KEY.fullmatch(key) is None:
+        return None
+    token = await queries.access.find_fever(_digest(key.lower()))
+    return None if token is None or _is_over(token, queries) else token
+
+
+def _is_over(token: Token, queries: Queries) -> bool:
+    return token.expires_s is not None and token.expires_s <= queries.clock.time_s()
 
 
 async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False) -> Token | None:
@@ -68,7 +91,7 @@ async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False)
     is_right = hmac.compare_digest("" if token is None else token.sha256, _digest(match[2]))
     if token is None or not is_right:
         return None
-    if token.expires_s is not None and token.expires_s <= queries.clock.time_s():
+    if _is_over(token, queries):
         return None
     return None if token.profiles and not may_be_bound else token
 

@@ -11,7 +11,7 @@ from functools import wraps
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 from pydantic import ValidationError
 
 from proxyd.api import wire
@@ -146,6 +146,34 @@ async def read_bytes(request: web.Request) -> bytes:
         raise BadRequestError("the body ended too early, or cannot be read") from error
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text=f"the body did not arrive within {BODY_S:g} s") from error
+
+
+async def read_parts(request: web.Request, most: int, most_parts: int) -> dict[str, str]:
+    """Return the parts of a form of at most ``most`` bytes that may hold files; raises as ``read_bytes`` does."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _parts_of(request, most, most_parts)
+    except (ValueError, LookupError, RuntimeError, ConnectionError, web.RequestPayloadError) as error:
+        raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(text=f"the form did not arrive within {BODY_S:g} s") from error
+
+
+async def _parts_of(request: web.Request, most: int, most_parts: int) -> dict[str, str]:
+    """Return the parts of a form as UTF-8, whatever charsets and encodings they name."""
+    # A client may name one that takes hours: Python's punycode needs time that grows with the square of the length
+    found: dict[str, str] = {}
+    size = 0
+    async for part in await request.multipart():
+        if not isinstance(part, BodyPartReader) or part.name is None or len(found) >= most_parts:
+            raise ValueError("not a form of ours")
+        data = bytearray()
+        while chunk := await part.read_chunk():
+            data += chunk
+            if (size := size + len(chunk)) > most:
+                raise web.HTTPRequestEntityTooLarge(most, size)
+        found[part.name] = data.decode("utf-8", "replace")
+    return found
 
 
 async def read_body(request: web.Request, model: type[_Read]) -> _Read:

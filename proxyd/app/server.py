@@ -34,6 +34,7 @@ from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import action_endpoints
 from proxyd.api.rest.agent_server import AGENTS_PATH, AgentServer
 from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, HealthHandlers, delivery_endpoints, health_app
+from proxyd.api.rest.fever import Fever
 from proxyd.api.rest.google_reader import GoogleReader
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.live_streams import Streams, StreamSettings
@@ -61,6 +62,7 @@ class PublicFront:
     hosts: AbstractSet[str] | None = None  # for which requests may be, and for IP addresses; `None` means all
     header: HeaderSignIn | None = None  # by which a reverse proxy signs people in to the dashboard
     elsewhere: OidcSettings | None = None  # the provider with whom people sign in
+    fever: bool = False  # whether clients of the Fever API are answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class ApiSettings:
         if settings.sign_in_header and not settings.sign_in_proxies:
             raise ConfigError(["sign_in_header: name the addresses of the proxy that sends it in sign_in_proxies"])
         header = HeaderSignIn(settings.sign_in_header, settings.proxies) if settings.sign_in_header else None
-        front = PublicFront(quota, settings.own_hosts, header, _provider(settings))
+        front = PublicFront(quota, settings.own_hosts, header, _provider(settings), settings.fever)
         return cls(host, port, path, socket_address(path), front)
 
 
@@ -246,6 +248,8 @@ def make_app(
     if front is not None:
         Dashboard(queries, listings, streams, described.values, peers, front.header, front.elsewhere).mount(app)
         GoogleReader(queries, quotas).mount(app)
+        if front.fever:
+            Fever(queries, quotas).mount(app)
         app[AGENTS] = {}
         app.router.add_post(AGENTS_PATH, AgentServer(queries, quotas).handle)
 

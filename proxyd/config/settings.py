@@ -515,6 +515,9 @@ class Settings(BaseModel):
     oidc_claim: str = Field(
         "preferred_username", description="claim of the provider that is the name of a person, for example `email`"
     )
+    fever: bool = Field(
+        False, description="whether readers on phones may ask by the Fever API, whose keys are unsalted MD5 sums"
+    )
     chronon: Annotated[_Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
     budget: _BudgetSetting = Field(
         Budget(1.0),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from proxyd.base.doers import current_doer
 from proxyd.core.errors import ConflictError, NotFoundError
@@ -35,6 +35,7 @@ class Token:
     expires_s: float | None
     profiles: tuple[str, ...] = ()  # which it reads; empty: all
     person: str | None = None  # whose it is: it ends with the person, and does no more than the person may
+    fever_sha256: str | None = None  # the hash of what clients of Fever send for it
     marks_as: str = ME  # for whom it marks items; not stored with it
 
     @property
@@ -91,9 +92,17 @@ class SqlAccess:
         if token_id.startswith(PERSON):
             people = await self._read(select(t.people).where(c.name == token_id.removeprefix(PERSON)))
             return bearer_of(people[0].name, people[0].scope, people[0]) if people else None
+        return await self._find(t.tokens.c.token_id == token_id)
+
+    async def find_fever(self, sha256: str) -> Token | None:
+        """Return the token for which a client of Fever sends what has this hash, as it may be used now."""
+        return await self._find(t.tokens.c.fever_sha256 == sha256)
+
+    async def _find(self, which: ColumnElement[bool]) -> Token | None:
+        c = t.people.c
         its = c.scope.label("most"), c.profiles.label("its_profiles"), c.reader.label("its_reader")
         tokens = t.tokens.outerjoin(t.people, c.name == t.tokens.c.person)
-        found = await self._read(select(t.tokens, *its).select_from(tokens).where(t.tokens.c.token_id == token_id))
+        found = await self._read(select(t.tokens, *its).select_from(tokens).where(which))
         return _narrow(found[0]) if found else None
 
     async def tokens(self) -> Sequence[Token]:

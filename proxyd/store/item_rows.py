@@ -53,6 +53,8 @@ SHOWN_SEEDS = 20
 """Of the items that a source had at the first contact, the newest so many are unread; the others are read."""
 MOST_COUNTED = 1_000
 """Unread items that are counted; of more it is said that there are more."""
+MOST_TOTAL = 100_000
+"""Items of all kinds that are counted."""
 _i, _m, _u = t.items.c, t.marks.c, t.read_up_to.c
 _FEW_SOURCES = 60  # whose items are read one source after the other; of more, among those of all sources
 _MOST_SCANNED = 5_000  # items that one answer looks at
@@ -217,6 +219,19 @@ class SqlReading:
 
         return await self._people.call(read)
 
+    async def total(self, sources: AbstractSet[str] | None) -> int:
+        """Return how many items some sources have, or all; at most ``MOST_TOTAL``."""
+
+        def read(connection: Connection) -> int:
+            some = [true()] if sources is None else [_i.source_id.in_(each) for each in _chunks(sorted(sources))]
+            found = 0
+            for of in some:
+                part = select(_i.position).where(of).limit(MOST_TOTAL - found).subquery()
+                found += connection.scalar(select(func.count()).select_from(part)) or 0
+            return found
+
+        return await self._people.call(read)
+
     async def article(self, position: int, person: str = ME) -> StoredArticle | None:
         """Return an item with its fields, or ``None`` if there is none at that position."""
         return next(iter(await self.articles([position], person)), None)
@@ -283,9 +298,7 @@ class SqlReading:
             await delete_in_parts(self._writer, t.read_up_to, covered)
             await self._forget_read(_m.person == person, position)
             return
-        names = sorted(sources)
-        for begin in range(0, len(names), _CHUNK):
-            some = names[begin : begin + _CHUNK]
+        for some in _chunks(sorted(sources)):
             await self._writer.submit(partial(_raise_up_to, names=some, position=position, person=person))
             await self._forget_read(and_(_m.person == person, _m.source_id.in_(some)), position)
 
@@ -302,6 +315,11 @@ class SqlReading:
         forget = update(t.marks).where(of, _m.position.in_(starred)).values(is_read=None)
         while await self._writer.submit(lambda on: on.execute(forget).rowcount):
             pass
+
+
+def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for begin in range(0, len(names), _CHUNK):
+        yield names[begin : begin + _CHUNK]
 
 
 def _mark_row(item: Any, old: Any, read: bool | None, starred: bool | None, now_s: float) -> dict[str, Any]:

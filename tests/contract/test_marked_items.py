@@ -237,3 +237,12 @@ async def test_marks_and_views_equal_sets_of_items(store: SqlStore, seed: int, m
             at, on_shelf = await positions(store), model.shelf(View.ALL, chosen)[::-1]
             newer = next((at[name] for name in on_shelf if at[name] > at[known[0]]), None)
             assert await store.reading.newer(Shelf(View.ALL, chosen), at[known[0]]) == newer
+
+
+async def test_items_are_counted_up_to_a_limit(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for source in "abc":
+        await record(store, source, *(item(source, seq) for seq in range(1, 5)))
+    assert [await store.reading.total(each) for each in (None, {"a", "c"}, {"x"}, set[str]())] == [12, 8, 0, 0]
+    monkeypatch.setattr(item_rows, "_CHUNK", 1)
+    monkeypatch.setattr(item_rows, "MOST_TOTAL", 6)
+    assert [await store.reading.total(each) for each in (None, {"a", "b", "c"}, {"b"})] == [6, 6, 4]

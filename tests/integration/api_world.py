@@ -156,6 +156,8 @@ async def running_api(
         control = build(settings, parts)
         control.metrics.take_roles(*ROLES)  # as its daemon does once it runs
         await control.declarations.start()
-        app = make_app(control.queries, PublicFront(quota), stream_settings=streams or StreamSettings())
+        app = make_app(
+            control.queries, PublicFront(quota, fever=settings.fever), stream_settings=streams or StreamSettings()
+        )
         async with control.loops.plan_worker, TestClient(TestServer(app)) as client:  # its process ends with the world
             yield Running(client, control, profiles)

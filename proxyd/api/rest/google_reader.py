@@ -7,22 +7,30 @@ with any name, and a token as the password. https://feedhq.readthedocs.io/en/lat
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from html import escape
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
 from proxyd.api.auth import BEARER, SCOPES, Quotas, doer_of, reader_of, token_of
-from proxyd.api.endpoint import read_bytes
-from proxyd.api.item_lists import item_shown
 from proxyd.api.problems import BadRequestError, Handler, too_many
 from proxyd.api.rest.action_handlers import asker
+from proxyd.api.rest.phone_reading import (
+    MOST_CHARACTERS,
+    MOST_IDS,
+    MOST_ITEMS,
+    PhoneItem,
+    home_of,
+    json_answer,
+    mark_until,
+    parts_of,
+    phone_items,
+    read_parameters,
+    subscribed,
+)
 from proxyd.base.doers import acting
 from proxyd.core.errors import ConfigError
 from proxyd.core.language import (
@@ -40,7 +48,7 @@ from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_tex
 from proxyd.daemon.declared_texts import API_TEXT
 from proxyd.daemon.reading import ItemReader
 from proxyd.store.api_rows import Token
-from proxyd.store.item_rows import MOST_COUNTED, MarkedPlace, PlaceFilter, Shelf, StoredArticle, View
+from proxyd.store.item_rows import MOST_COUNTED, MarkedPlace, PlaceFilter, Shelf, View
 
 if TYPE_CHECKING:
     from proxyd.api.queries import Queries
@@ -50,11 +58,8 @@ _STATE = "user/-/state/com.google/"
 _LABEL = "user/-/label/"
 _ITEM = "tag:google.com,2005:reader/item/"
 _USER = re.compile(r"user/[^/]+/")
-_MOST_IDS, _MOST_ITEMS, _MOST_SHOWN = 10_000, 250, 1_000
-_MOST_CHARACTERS = 10_000_000  # of the contents of an answer; items after those come with a short text
-_MOST_BODY, _MOST_LOGIN = 2**20, 4096  # bytes: the names of so many items in a form, and who signs in
-_MOST_SUBSCRIPTIONS = 20_000
-_MOST_TEASER = 1_000
+_MOST_SHOWN = 1_000
+_MOST_LOGIN = 4096  # bytes, of who signs in
 _STATES = ("reading-list", "read", "starred")
 _SOURCE, _MOST_EDITED = StatementKind.SOURCE, 100
 _SHORT = 20  # items, of who says no number
@@ -93,7 +98,7 @@ class GoogleReader:
             app.router.add_post(f"/reader/api/0/{name}", self._guard(handler, scope))
 
     async def _login(self, request: web.Request) -> web.Response:
-        given = (await _read_parameters(request, _MOST_LOGIN)).get("Passwd", [""])[0]
+        given = (await read_parameters(request, _MOST_LOGIN)).get("Passwd", [""])[0]
         token = await self._token_of(given)
         if token is None:
             return web.Response(status=401, text="Error=BadAuthentication\n")
@@ -139,45 +144,47 @@ class GoogleReader:
     async def _tags(self, request: web.Request) -> web.Response:
         names = await self._reading.folders_of(reader_of(request))
         labels = [{"id": f"{_LABEL}{name}", "type": "folder"} for name in names]
-        return await _json({"tags": [{"id": f"{_STATE}starred"}, *labels]})
+        return await json_answer({"tags": [{"id": f"{_STATE}starred"}, *labels]})
 
     async def _subscriptions(self, request: web.Request) -> web.Response:
         declaration, reader = self._queries.profiles.declaration, reader_of(request)
         folders, sources = await self._reading.folders_of(reader), await self._reading.sources_of(reader)
-        return await _json({"subscriptions": await asyncio.to_thread(_subscriptions, declaration, folders, sources)})
+        listed = await asyncio.to_thread(_subscriptions, declaration, folders, sources)
+        return await json_answer({"subscriptions": listed})
 
     async def _count(self, request: web.Request) -> web.Response:
         reader = reader_of(request)
         counts = await self._reading.stored.count(await self._reading.shelf(View.UNREAD, reader))
         folders = await self._reading.folders_of(reader)
         found = await asyncio.to_thread(_count_unread, counts.by_source, folders)
-        return await _json({"max": MOST_COUNTED, "unreadcounts": found})
+        return await json_answer({"max": MOST_COUNTED, "unreadcounts": found})
 
     # -- items
 
     async def _ids(self, request: web.Request) -> web.Response:
         asked = await _Stream.of(request)
-        places, rest = await self._places(asked, reader_of(request), asked.number(_MOST_IDS))
+        places, rest = await self._places(asked, reader_of(request), asked.number(MOST_IDS))
         refs = [{"id": str(each.position), "directStreamIds": [], "timestampUsec": _usec(each)} for each in places]
-        return await _json({"itemRefs": refs} | rest)
+        return await json_answer({"itemRefs": refs} | rest)
 
     async def _items(self, request: web.Request) -> web.Response:
-        positions = list(dict.fromkeys(_positions(await _read_parameters(request), _MOST_SHOWN)))
+        positions = list(dict.fromkeys(_positions(await read_parameters(request), _MOST_SHOWN)))
         items: list[dict[str, Any]] = []
-        left = _MOST_CHARACTERS
-        for part in _parts(positions):
+        left = MOST_CHARACTERS
+        for part in parts_of(positions):
             shown = await self._shown(part, reader_of(request), left)
             left -= sum(len(each["summary"]["content"]) for each in shown)
             items += shown
-        return await _json({"id": f"{_STATE}reading-list", "items": items})
+        return await json_answer({"id": f"{_STATE}reading-list", "items": items})
 
     async def _stream(self, request: web.Request) -> web.Response:
         asked = await _Stream.of(request)
-        places, rest = await self._places(asked, reader_of(request), asked.number(_MOST_ITEMS))
+        places, rest = await self._places(asked, reader_of(request), asked.number(MOST_ITEMS))
         items = await self._shown([each.position for each in places], reader_of(request))
         of = {each["id"]: each for each in items}
         items = [of[name] for each in places if (name := _item_name(each.position)) in of]
-        return await _json({"id": asked.name, "direction": "ltr", "updated": _newest_s(places), "items": items} | rest)
+        found = {"id": asked.name, "direction": "ltr", "updated": _newest_s(places), "items": items}
+        return await json_answer(found | rest)
 
     async def _places(self, asked: _Stream, reader: ItemReader, limit: int) -> tuple[list[MarkedPlace], dict[str, str]]:
         """Return the places of a stream's items, and where it goes on."""
@@ -195,45 +202,44 @@ class GoogleReader:
         raise BadRequestError(f"there is no stream {asked.name[:100]!r}")
 
     async def _shown(
-        self, positions: Sequence[int], reader: ItemReader, most: int = _MOST_CHARACTERS
+        self, positions: Sequence[int], reader: ItemReader, most: int = MOST_CHARACTERS
     ) -> list[dict[str, Any]]:
         """Return the items at some positions, the first of them with content, of ``most`` characters in all."""
         articles = await self._reading.articles(positions, reader)
         folders = await self._reading.folders_of(reader)
         declaration = self._queries.profiles.declaration
-        return await asyncio.to_thread(_items, articles, folders, declaration, most)
+        return await asyncio.to_thread(
+            lambda: [_item(each, folders, declaration) for each in phone_items(articles, most)]
+        )
 
     # -- marks
 
     async def _edit(self, request: web.Request) -> web.Response:
-        asked = await _read_parameters(request)
-        positions = _positions(asked, _MOST_IDS)
+        asked = await read_parameters(request)
+        positions = _positions(asked, MOST_IDS)
         read, starred = _marks(asked)
-        for part in _parts(positions):
+        for part in parts_of(positions):
             await self._reading.mark(part, reader_of(request), read=read, starred=starred)
         return web.Response(text="OK")
 
     async def _mark_all(self, request: web.Request) -> web.Response:
         asked = await _Stream.of(request)
         until_s = _number(asked.values.get("ts", [""])[0], "ts")
-        newest = PlaceFilter(until_s=None if until_s is None else until_s / 1e6)
         shelf = await self._shelf(asked, reader_of(request), ["reading-list"])
-        found = await self._reading.stored.places(shelf, newest, start=None, limit=1)
-        if found.places:
-            await self._reading.stored.mark_up_to(found.places[0].position, shelf.sources, shelf.person)
+        await mark_until(self._reading.stored, shelf, None if until_s is None else until_s / 1e6)
         return web.Response(text="OK")
 
     # -- what is declared
 
     async def _quick_add(self, request: web.Request) -> web.Response:
         """Watch an address, or the feed to which its page links."""
-        url = (await _read_parameters(request)).get("quickadd", [""])[0]
+        url = (await read_parameters(request)).get("quickadd", [""])[0]
         name = await self._subscribe(url.removeprefix("feed/"), "", asker(request))
-        return await _json({"query": url, "numResults": 1, "streamId": f"feed/{name}", "streamName": name})
+        return await json_answer({"query": url, "numResults": 1, "streamId": f"feed/{name}", "streamName": name})
 
     async def _edit_subscription(self, request: web.Request) -> web.Response:
         """Watch addresses, move the WATCH of sources into another profile, or remove it."""
-        asked, by = await _read_parameters(request), asker(request)
+        asked, by = await read_parameters(request), asker(request)
         labels = [_own(each) for each in asked.get("a", ())]
         profile = next((each.removeprefix(_LABEL) for each in labels if each.startswith(_LABEL)), "")
         action, streams = asked.get("ac", [""])[0], asked.get("s", [])
@@ -295,7 +301,7 @@ class _Stream:
 
     @classmethod
     async def of(cls, request: web.Request) -> _Stream:
-        values = await _read_parameters(request)
+        values = await read_parameters(request)
         name = request.match_info.get("stream") or values.get("s", [f"{_STATE}reading-list"])[0]
         return cls(_own(name), values)
 
@@ -330,27 +336,6 @@ class _Stream:
 
     def _streams(self, parameter: str) -> set[str]:
         return {_own(each) for each in self.values.get(parameter, ())}
-
-
-async def _read_parameters(request: web.Request, most: int = _MOST_BODY) -> dict[str, list[str]]:
-    """Return the parameters of a request, from its address and its form of ``most`` bytes."""
-    body = await read_bytes(request.clone(client_max_size=most)) if request.method == "POST" else b""
-    try:  # the library's own form takes a thousand fields; in a thread, because a megabyte of %C3 takes half a second
-        form = await asyncio.to_thread(parse_qsl, body.decode(), keep_blank_values=True, max_num_fields=_MOST_IDS + 100)
-    except ValueError as error:
-        raise BadRequestError(f"the body is not a form: {error}") from error
-    if any("\0" in part for pair in form for part in pair):  # which PostgreSQL takes in no text
-        raise BadRequestError("the body holds U+0000")
-    found: dict[str, list[str]] = {}
-    for name, value in [*request.query.items(), *form]:
-        found.setdefault(name, []).append(value)
-    return found
-
-
-async def _json(value: Mapping[str, Any]) -> web.Response:
-    # 250 long articles, or 20,000 subscriptions, held the loop for 0.1 s
-    body = await asyncio.to_thread(lambda: json.dumps(value).encode())
-    return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
 def _own(stream: str) -> str:
@@ -395,11 +380,6 @@ def _positions(asked: Mapping[str, Sequence[str]], most: int) -> list[int]:
     return [_position(each) for each in named]
 
 
-def _parts(positions: Sequence[int]) -> Iterator[Sequence[int]]:
-    for begin in range(0, len(positions), _MOST_ITEMS):
-        yield positions[begin : begin + _MOST_ITEMS]
-
-
 def _marks(asked: Mapping[str, Sequence[str]]) -> tuple[bool | None, bool | None]:
     """Return whether items become read, and starred; ``None``: they stay."""
     added, removed = ({_own(each) for each in asked.get(name, ())} for name in ("a", "r"))
@@ -429,24 +409,17 @@ def _subscriptions(
     for folder, names in folders.items():
         for name in names:
             of.setdefault(name, []).append(folder)
-    known = (each for each in declaration.sources.values() if sources is None or each.source_id in sources)
-    read = [each for each in known if each.site is None][:_MOST_SUBSCRIPTIONS]
     return [
         {
             "id": f"feed/{each.source_id}",
             "title": each.source_id,
             "categories": [{"id": f"{_LABEL}{name}", "label": name} for name in of.get(each.source_id, ())],
             "url": each.url,
-            "htmlUrl": _home(each.url),
+            "htmlUrl": home_of(each.url),
             "iconUrl": "",
         }
-        for each in read
+        for each in subscribed(declaration, sources)
     ]
-
-
-def _home(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}/"
 
 
 def _count_unread(by_source: Mapping[str, int], folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
@@ -456,33 +429,8 @@ def _count_unread(by_source: Mapping[str, int], folders: Mapping[str, frozenset[
     return [{"id": name, "count": count, "newestItemTimestampUsec": "0"} for name, count in counts.items() if count]
 
 
-def _items(
-    articles: Sequence[StoredArticle], folders: Mapping[str, frozenset[str]], declaration: Declaration, most: int
-) -> list[dict[str, Any]]:
-    shown = [_item(each, folders, declaration) for each in articles]
-    for each, article in zip(shown, articles, strict=True):
-        summary = each["summary"]
-        if len(summary["content"]) > most:
-            summary["content"] = escape(article.item.text[:_MOST_TEASER])
-        most -= len(summary["content"])
-    return shown
-
-
-def _values(values: Mapping[str, Any]) -> str:
-    r"""Return the fields of an item of a page, or what changed in them, as HTML.
-
-    >>> _values({"price": "30 → 25", "text": "+ a < b\n- c"})
-    '<p>price: 30 → 25</p><p>text:<br>+ a &lt; b<br>- c</p>'
-    """
-    told = {name: str(value) for name, value in values.items() if value is not None}
-    return "".join(
-        f"<p>{escape(name)}:{'<br>' if chr(10) in text else ' '}{escape(text).replace(chr(10), '<br>')}</p>"
-        for name, text in told.items()
-    )
-
-
-def _item(article: StoredArticle, folders: Mapping[str, frozenset[str]], declaration: Declaration) -> dict[str, Any]:
-    shown, found = item_shown(article), article.item
+def _item(item: PhoneItem, folders: Mapping[str, frozenset[str]], declaration: Declaration) -> dict[str, Any]:
+    shown, found = item.shown, item.found
     source = declaration.sources.get(found.source_id)
     states = ["reading-list", *(["read"] if found.is_read else []), *(["starred"] if found.is_starred else [])]
     labels = [name for name, its in folders.items() if found.source_id in its]
@@ -497,12 +445,12 @@ def _item(article: StoredArticle, folders: Mapping[str, frozenset[str]], declara
         "author": shown.author or "",
         "canonical": [{"href": each["href"]} for each in link],
         "alternate": link,
-        "summary": {"direction": "ltr", "content": shown.content or _values(shown.values) or escape(shown.text)},
+        "summary": {"direction": "ltr", "content": item.html},
         "categories": [*(f"{_STATE}{name}" for name in states), *(f"{_LABEL}{name}" for name in labels)],
         "origin": {
             "streamId": f"feed/{found.source_id}",
             "title": found.source_id,
-            "htmlUrl": "" if source is None else _home(source.url),
+            "htmlUrl": "" if source is None else home_of(source.url),
         },
     }
     if shown.enclosures:

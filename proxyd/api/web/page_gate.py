@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,13 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any, Literal
 from urllib.parse import parse_qsl
 
-from aiohttp import BodyPartReader, web
+from aiohttp import web
 from aiohttp.typedefs import Middleware
 from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES, doer_of
-from proxyd.api.endpoint import BODY_S, read_bytes
+from proxyd.api.endpoint import read_bytes, read_parts
 from proxyd.api.forwarding import NOTES, NOTES_HEADER
 from proxyd.api.peers import Peers
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
@@ -32,7 +31,7 @@ SIGNED = web.RequestKey("signed", Signed)
 """The session of a request to a page that requires one."""
 _BEGUN = web.RequestKey("the session that begins with a request", Session)
 _ASK_FOR_ONE = "whoever runs proxyd adds one with `proxyd person invite NAME --scope read`"
-_PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
+_PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "fever", "static"})
 """The first segments of paths that are not pages."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:{web}; connect-src 'self'; "
@@ -319,28 +318,5 @@ async def read_form(request: web.Request) -> dict[str, str]:
 async def _read_files(request: web.Request) -> dict[str, str]:
     """Return the fields and the files of a form, which are kept for a second reader."""
     if _FIELDS not in request:
-        try:
-            async with asyncio.timeout(BODY_S):
-                request[_FIELDS] = await _parts_of(request, request[_MOST_WITH_FILES])
-        except (ValueError, LookupError, RuntimeError, ConnectionError, web.RequestPayloadError) as error:
-            raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error
-        except TimeoutError as error:
-            raise web.HTTPRequestTimeout(text=f"the form did not arrive within {BODY_S:g} s") from error
+        request[_FIELDS] = await read_parts(request, request[_MOST_WITH_FILES], _MOST_FIELDS)
     return request[_FIELDS]
-
-
-async def _parts_of(request: web.Request, most: int) -> dict[str, str]:
-    """Return the parts of a form of at most ``most`` bytes as UTF-8, whatever charsets and encodings they name."""
-    # A client may name one that takes hours: Python's punycode needs time that grows with the square of the length
-    found: dict[str, str] = {}
-    size = 0
-    async for part in await request.multipart():
-        if not isinstance(part, BodyPartReader) or part.name is None or len(found) >= _MOST_FIELDS:
-            raise ValueError("not a form of ours")
-        data = bytearray()
-        while chunk := await part.read_chunk():
-            data += chunk
-            if (size := size + len(chunk)) > most:
-                raise web.HTTPRequestEntityTooLarge(most, size)
-        found[part.name] = data.decode("utf-8", "replace")
-    return found

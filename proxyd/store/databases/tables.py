@@ -501,6 +501,8 @@ tokens = Table(
     Column("expires_s", Float),
     Column("profiles", JSON, nullable=False, server_default="[]"),  # which it reads; empty: all
     Column("person", String),  # whose it is; NULL: nobody's
+    Column("fever_sha256", String),  # the SHA-256 of what clients of Fever send for it; NULL: none does
+    Index("ix_tokens_fever_sha256", "fever_sha256", unique=True),
 )
 
 people = Table(  # who sign in to the dashboard
