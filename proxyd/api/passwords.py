@@ -8,6 +8,8 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import structlog
+from aiohttp import web
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
@@ -15,16 +17,23 @@ from proxyd.api.auth import SCOPES
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.base.doers import COMMAND_LINE, FILES
-from proxyd.core.language import find_named
+from proxyd.core.errors import DeliveryError, ProxydError
+from proxyd.core.language import find_named, is_mail
 from proxyd.store.api_rows import ME, Scope
 
 INVITED_S = 86400.0
 """How long a link holds by which a person chooses a password."""
+LINKED_S = 900.0
+"""How long a link holds by which a person signs in once."""
+_MOST_MAILS = 8  # of such links, at a time
 _FEWEST, _MOST = 8, 200  # characters of a password
 _AT_ONCE = 2  # each takes 64 MiB and some 50 ms of a core
 _MOST_NAME = 100
 _TAKEN = {FILES.who, COMMAND_LINE.who, "proxyd", "somebody"}  # in the audit log
 _FORGOTTEN_S, _MOST_KEYS = 900.0, 10_000
+
+
+log = structlog.get_logger("api")
 
 
 class PasswordError(BadRequestError):
@@ -116,10 +125,12 @@ def invitation_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-async def invite(queries: Queries, name: str, scope: Scope, profiles: Sequence[str] = ()) -> str:
+async def invite(
+    queries: Queries, name: str, scope: Scope, profiles: Sequence[str] = (), mail: str | None = None
+) -> str:
     """Add a person, or give one another scope and password; return the path at which they choose it, once.
 
-    Whoever reads only some profiles keeps them unless others are named.
+    Whoever reads only some profiles keeps them unless others are named, and their mail address unless it is given.
 
     Raises ``BadRequestError`` if nobody can have this name or scope, ``NotFoundError`` if there is no such profile.
     """
@@ -129,6 +140,8 @@ async def invite(queries: Queries, name: str, scope: Scope, profiles: Sequence[s
         raise BadRequestError(f"{name!r} is what proxyd calls something else; choose another name")
     if not 1 <= len(name) <= _MOST_NAME or not name.isprintable() or name != name.strip() or name in {".", ".."}:
         raise BadRequestError(f"a person's name must have 1 to {_MOST_NAME} printable characters, no blanks around it")
+    if mail and not is_mail(mail):
+        raise BadRequestError(f"{mail!r} is not a mail address")
     known = queries.profiles.declaration.profiles
     for each in profiles:
         find_named("profile", each, known)
@@ -138,8 +151,72 @@ async def invite(queries: Queries, name: str, scope: Scope, profiles: Sequence[s
         raise BadRequestError(f"{name} reads only some profiles, with scope read; remove {name} first to give more")
     secret, now_s = secrets.token_urlsafe(32), queries.clock.time_s()
     until_s = now_s + INVITED_S
-    await queries.people.invite(name, scope, its, invitation=invitation_of(secret), until_s=until_s, now_s=now_s)
+    stored = invitation_of(secret)
+    await queries.people.invite(name, scope, its, invitation=stored, until_s=until_s, now_s=now_s, mail=mail)
     return f"/welcome/{secret}"
+
+
+async def invite_by_mail(
+    queries: Queries, name: str, scope: Scope, profiles: Sequence[str], mail: str
+) -> tuple[str, str]:
+    """Invite a person and send them the link; return it, and why it could not be sent, or nothing.
+
+    Raises ``BadRequestError`` also if this daemon sends no links.
+    """
+    if not queries.mails.is_possible:
+        raise BadRequestError("links are sent by mail once the settings smtp, mail_from and public_url are set")
+    path = await invite(queries, name, scope, profiles, mail)
+    try:
+        await queries.mails.invite(mail, name, path)
+    except DeliveryError as error:
+        return path, error.message
+    return path, ""
+
+
+class MailedLinks:
+    """Sends links by which people sign in once to whoever asks, so that nobody learns who is known, also not from time.
+
+    The request is answered before anything is looked up. A person gets a few links, then one in each pause.
+    """
+
+    def __init__(self, queries: Queries) -> None:
+        self._people = queries.people
+        self._mails = queries.mails
+        self._clock = queries.clock
+        self._by_person = Attempts(most=3, pause_s=300.0)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, written: str) -> None:
+        """Begin to send a link to the person of this name or mail address, if there is one who has an address."""
+        if len(self._tasks) >= _MOST_MAILS:
+            log.warning("too many links to sign in by are being sent; this one is not")
+            return
+        task = asyncio.create_task(self._send(written), name="link to sign in by")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, written: str) -> None:
+        try:
+            person, now_s = await self._people.find_addressed(written), self._clock.time_s()
+            if person is None or person.mail is None or self._by_person.wait_s(person.name, now_s) > 0:
+                return
+            self._by_person.begin(person.name, now_s)
+            secret = secrets.token_urlsafe(32)
+            await self._people.keep_link(person.name, invitation_of(secret), until_s=now_s + LINKED_S)
+            path = f"/sign-in/link/{secret}"
+            await self._mails.sign_in(person.mail, person.name, path, minutes=round(LINKED_S / 60))
+        except ProxydError as error:  # nobody waits for it who could be told
+            log.warning("a link to sign in by was not sent", error=str(error))
+
+    async def sent(self) -> None:
+        """Wait until all links that were asked for are sent."""
+        await asyncio.gather(*self._tasks)
+
+    async def end(self, _app: web.Application) -> None:
+        """Send no more links."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def remove(queries: Queries, name: str) -> None:

@@ -10,6 +10,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
 from proxyd.daemon.discovery import FeedDiscovery
 from proxyd.daemon.feed_hub import FeedHub
+from proxyd.daemon.link_mails import LinkMails
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.past_queries import PastQueries
 from proxyd.daemon.plan_queries import PlanQueries
@@ -50,5 +51,6 @@ class Queries:
     audit: SqlAudit
     callbacks: Pushes
     hub: FeedHub
+    mails: LinkMails
     vitals: DaemonVitals
     clock: Clock

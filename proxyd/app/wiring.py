@@ -40,6 +40,7 @@ from proxyd.daemon import (
     DomainWatch,
     FeedDiscovery,
     FeedHub,
+    LinkMails,
     LoadSources,
     LocalNotifier,
     Loops,
@@ -266,6 +267,7 @@ def _queries(
         audit=store.audit,
         callbacks=loops.pushes,
         hub=loops.hub,
+        mails=LinkMails(parts.channel, clock, settings.public_url, bool(settings.smtp and settings.mail_from)),
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),
         clock=clock,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from proxyd.cli.printed_answers import ask, dashboard_of, print_answer, print_list, settings_of
 from proxyd.core.errors import ConfigError, NotFoundError, ProxydError, SilentError, StoreInUseError, UnreachableError
+from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, limit, verb
 
 if TYPE_CHECKING:
@@ -302,6 +303,7 @@ PERSON = Verb("person", "invite, list or drop people who sign in", ["proxyd pers
 @verb(
     "person invite",
     "proxyd person invite ann --scope write",
+    "proxyd person invite ann --scope read --mail ann@example.org",
     takes=[
         argument("name", "what the person will sign in with", metavar="NAME"),
         argument(
@@ -314,18 +316,23 @@ PERSON = Verb("person", "invite, list or drop people who sign in", ["proxyd pers
             default=[],
             metavar="NAME",
         ),
+        argument("--mail", "send the link to this address, and later ones; '' sends none", metavar="ADDRESS"),
         *ASKING,
     ],
 )
 def invite_person(options: argparse.Namespace) -> int:
-    """Print a link by which somebody chooses a password, once, within a day.
+    """Print a link, or send it by mail, by which somebody chooses a password, once, within a day.
 
     Somebody who is known gets the scope at once, and another password when the link is used.
     """
     asked = options.name, options.scope
-    made = ask(options, lambda client: client.invite_person(*asked, profiles=options.profile))
+    made = ask(options, lambda client: client.invite_person(*asked, profiles=options.profile, mail=options.mail))
     link = dashboard_of(options) + made["link"]
-    return print_answer(options, {**made, "link": link}, [link])
+    if made["mail_error"] and not options.json:
+        print(visible(f"the link could not be sent: {made['mail_error']}"), file=sys.stderr)
+    return print_answer(
+        options, {**made, "link": link}, [f"the link was sent to {options.mail}"] if made["mailed"] else [link]
+    )
 
 
 @verb("person list", "proxyd person list", takes=ASKING)
@@ -335,10 +342,10 @@ def people(options: argparse.Namespace) -> int:
     return print_list(
         options,
         found,
-        ["name", "scope", "reads", "password"],
+        ["name", "scope", "reads", "password", "mail"],
         lambda each: [
             *(each["name"], each["scope"], ", ".join(each["profiles"]) or "all"),
-            "chosen" if each["has_password"] else "not yet",
+            *("chosen" if each["has_password"] else "not yet", each["mail"] or ""),
         ],
     )
 

@@ -484,9 +484,11 @@ class Client:
         """Return who may sign in to the dashboard."""
         return await self._wire.items("/api/v1/people")
 
-    async def invite_person(self, name: str, scope: str, *, profiles: Sequence[str] = ()) -> types.PersonInvited:
-        """Add a person, or give one another scope and password; only this response contains the link."""
-        wanted = {"name": name, "scope": scope, "profiles": [*profiles]}
+    async def invite_person(
+        self, name: str, scope: str, *, profiles: Sequence[str] = (), mail: str | None = None
+    ) -> types.PersonInvited:
+        """Add a person, or give one another scope and password; only this response, and a mail, contain the link."""
+        wanted = {"name": name, "scope": scope, "profiles": [*profiles], "mail": mail}
         return await self._wire.ask(types.PersonInvited, "POST", "/api/v1/people", body=wanted)
 
     async def drop_person(self, name: str) -> types.Dropped:

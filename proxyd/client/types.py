@@ -331,6 +331,8 @@ class PersonInvited(TypedDict):
 
     name: str
     link: str
+    mailed: bool
+    mail_error: str | None
 
 
 class PersonShown(TypedDict):
@@ -340,6 +342,7 @@ class PersonShown(TypedDict):
     scope: Literal["read", "write", "admin"]
     profiles: list[str]
     has_password: bool
+    mail: str | None
 
 
 class PolicyUsed(TypedDict):

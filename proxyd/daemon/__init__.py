@@ -6,6 +6,7 @@ from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, Loc
 from proxyd.daemon.discovery import Discovered, FeedDiscovery, Way
 from proxyd.daemon.domain_watch import DomainWatch
 from proxyd.daemon.feed_hub import FeedHub
+from proxyd.daemon.link_mails import LinkMails
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.past_queries import PastQueries
@@ -31,6 +32,7 @@ __all__ = [
     "DomainWatch",
     "FeedDiscovery",
     "FeedHub",
+    "LinkMails",
     "LoadSources",
     "LocalNotifier",
     "Loops",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 
 from proxyd.base.doers import current_doer
 from proxyd.core.errors import NotFoundError
@@ -30,6 +30,9 @@ class Person:
     invitation: str | None = None  # the SHA-256 of what their link holds, until they have used it
     invited_until_s: float | None = None
     subject: str | None = None  # the account elsewhere by which they have signed in first
+    mail: str | None = None  # where links are sent
+    link: str | None = None  # the SHA-256 of what the link holds by which they may sign in once
+    link_until_s: float | None = None
 
     @property
     def bearer(self) -> Token:
@@ -63,10 +66,49 @@ class SqlPeople:
         found = await self._read(select(t.people).where(c.invitation == invitation, c.invited_until_s > now_s))
         return _person(found[0]) if found else None
 
+    async def find_addressed(self, written: str) -> Person | None:
+        """Return who has this name or, alone, this mail address; only of those to whom links are sent."""
+        c = t.people.c
+        is_theirs = or_(c.name == written, func.lower(c.mail) == written.lower())
+        found = await self._read(select(t.people).where(is_theirs, c.mail.is_not(None)).limit(2))
+        return _person(found[0]) if len(found) == 1 else None
+
+    async def keep_link(self, name: str, link: str, *, until_s: float) -> None:
+        """Let a person sign in once by a link, which replaces an earlier one."""
+        of_name = update(t.people).where(t.people.c.name == name)
+        await self._writer.submit(lambda on: on.execute(of_name.values(link=link, link_until_s=until_s)))
+
+    async def find_linked(self, link: str, *, now_s: float) -> Person | None:
+        """Return who may sign in by this link, or ``None`` if it was used, replaced or has expired."""
+        c = t.people.c
+        found = await self._read(select(t.people).where(c.link == link, c.link_until_s > now_s))
+        return _person(found[0]) if found else None
+
+    async def use_link(self, link: str, *, now_s: float) -> Person | None:
+        """Return who signs in by this link, which ends it, or ``None`` as ``find_linked``."""
+        c = t.people.c
+        valid = update(t.people).where(c.link == link, c.link_until_s > now_s).values(link=None).returning(t.people)
+
+        def write(connection: Connection) -> Person | None:
+            row = connection.execute(valid).first()
+            return None if row is None else _person(row)
+
+        return await self._writer.submit(write)
+
     async def invite(
-        self, name: str, scope: Scope, profiles: Sequence[str], *, invitation: str, until_s: float, now_s: float
+        self,
+        name: str,
+        scope: Scope,
+        profiles: Sequence[str],
+        *,
+        invitation: str,
+        until_s: float,
+        now_s: float,
+        mail: str | None = None,
     ) -> None:
         """Add a person, or give one another scope; the link replaces an earlier one, and not yet the password.
+
+        ``mail`` is where links are sent from now on, nowhere if it is empty, and as before if it is ``None``.
 
         Other rights end their sessions and streams. The first person has the marks of before, and shares them with
         tokens that are nobody's.
@@ -81,6 +123,8 @@ class SqlPeople:
                 "invitation": invitation,
                 "invited_until_s": until_s,
             }
+            if mail is not None:  # a link to the address before ends
+                invited |= {"mail": mail or None, "link": None}
             known = connection.execute(select(t.people).where(t.people.c.name == name)).first()
             if known is None:
                 is_first = connection.execute(select(t.people.c.name).limit(1)).first() is None
@@ -99,7 +143,7 @@ class SqlPeople:
         doer = current_doer()
 
         def write(connection: Connection) -> bool:
-            c, chosen = t.people.c, {"password": password, "since_s": now_s, "invitation": None}
+            c, chosen = t.people.c, {"password": password, "since_s": now_s, "invitation": None, "link": None}
             valid = update(t.people).where(c.invitation == invitation, c.invited_until_s > now_s)
             name = connection.scalar(valid.values(chosen).returning(c.name))
             if name is not None:
@@ -123,7 +167,7 @@ class SqlPeople:
         doer = current_doer()
 
         def write(connection: Connection) -> None:
-            chosen = {"password": password, "since_s": now_s, "invitation": None}
+            chosen = {"password": password, "since_s": now_s, "invitation": None, "link": None}
             connection.execute(update(t.people).where(t.people.c.name == name).values(chosen))
             note_deed(connection, doer, now_s, "choose password", f"person {name}")
 

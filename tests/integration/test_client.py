@@ -96,7 +96,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_audit": ("audit", lambda c: c.audit()),
     "list_tokens": ("tokens", lambda c: c.tokens()),
     "drop_token": ("drop_token", lambda c: c.drop_token("made")),
-    "invite_person": ("invite_person", lambda c: c.invite_person("ann", "write")),
+    "invite_person": ("invite_person", lambda c: c.invite_person("ann", "write", mail="")),
     "list_people": ("people", lambda c: c.people()),
     "drop_person": ("drop_person", lambda c: c.drop_person("ann")),
 }

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.endpoint import Endpoint, listing, read_body
-from proxyd.api.passwords import invite, remove
+from proxyd.api.passwords import invite, invite_by_mail, remove
 from proxyd.api.queries import Queries
 from proxyd.api.wire.converters import model_of
 
@@ -28,9 +28,12 @@ class _PeopleHandlers:
     async def invite_person(self, request: web.Request) -> wire.PersonInvited:
         """Add a person, or give one another scope and password: by the link in this response, and only in this."""
         asked = await read_body(request, wire.PersonWanted)
-        return wire.PersonInvited(
-            name=asked.name, link=await invite(self._queries, asked.name, asked.scope, asked.profiles)
-        )
+        who = self._queries, asked.name, asked.scope, asked.profiles
+        if not asked.mail:
+            link = await invite(*who, asked.mail)
+            return wire.PersonInvited(name=asked.name, link=link, mailed=False, mail_error=None)
+        link, error = await invite_by_mail(*who, asked.mail)
+        return wire.PersonInvited(name=asked.name, link=link, mailed=not error, mail_error=error or None)
 
     async def drop_person(self, request: web.Request) -> wire.Dropped:
         """Remove a person; their sessions and tokens end, and their marks are forgotten."""

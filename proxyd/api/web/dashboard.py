@@ -13,6 +13,7 @@ from aiohttp import web
 from proxyd.api.auth import SCOPES, new_token
 from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
+from proxyd.api.passwords import MailedLinks
 from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
@@ -67,11 +68,13 @@ class Dashboard:
         self._files = static_files()
         self._renderer = Renderer(queries, self._files)
         self._sessions = Sessions(queries)
+        self._links = MailedLinks(queries)
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
         gate = PageGate(self._sessions, self._renderer.problem, self._peers, self._header)
         app.middlewares.append(gate.show_not_found)
+        app.on_shutdown.append(self._links.end)
         for route in self.routes():
             app.router.add_route(route.method, pattern(route.path), gate.guard(route))
 
@@ -83,7 +86,7 @@ class Dashboard:
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         histories = Histories(*parts)
         tokens = _TokenPages(self._queries, self._renderer)
-        entrance = Entrance(self._queries, self._renderer, self._sessions, self._elsewhere)
+        entrance = Entrance(self._queries, self._renderer, self._sessions, self._links, self._elsewhere)
         people = PeoplePages(self._queries, self._renderer)
         receivers = ReceiverPages(self._queries, self._renderer)
         actions, bulk = Actions(self._queries), BulkActions(self._queries)
@@ -92,6 +95,9 @@ class Dashboard:
             WebRoute("GET", "/sign-in", None, entrance.form),
             WebRoute("POST", "/sign-in", None, entrance.sign_in),
             WebRoute("POST", "/sign-out", "read", entrance.sign_out, is_for_readers=True),
+            WebRoute("POST", "/sign-in/link", None, entrance.ask_for_link),
+            WebRoute("GET", "/sign-in/link/{secret}", None, entrance.show_link),
+            WebRoute("POST", "/sign-in/link/{secret}", None, entrance.use_link),
             WebRoute("GET", "/sign-in/elsewhere", None, entrance.go_elsewhere),
             WebRoute("GET", BACK_PATH, None, entrance.come_back),
             WebRoute("GET", "/welcome/{secret}", None, entrance.welcome),

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from proxyd.api.auth import new_token, token_of
-from proxyd.api.passwords import Attempts, PasswordError, Passwords, invitation_of
+from proxyd.api.passwords import Attempts, MailedLinks, PasswordError, Passwords, invitation_of
 from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import Queries
 from proxyd.api.web.page_gate import (
@@ -34,6 +34,7 @@ from proxyd.store.api_rows import PERSON, Scope, Token
 
 _FORM_COOKIE = "proxyd_sign_in"
 _WRONG_TOKEN = "The token is wrong, expired or revoked, or reads only some profiles."
+_MOST_WRITTEN = 254  # characters of a name or a mail address
 _MOST_TOKENS = 50  # of a person
 _NOT_A_PERSON = "This session is a token's: sign in by name and password."
 _WRONG_PASSWORD = "The name or the password is wrong. Whoever runs proxyd can make a new link for you."
@@ -43,7 +44,12 @@ class Entrance:
     """Handlers of the pages at which people sign in, choose a password and see their sessions."""
 
     def __init__(
-        self, queries: Queries, renderer: Renderer, sessions: Sessions, elsewhere: OidcSettings | None = None
+        self,
+        queries: Queries,
+        renderer: Renderer,
+        sessions: Sessions,
+        links: MailedLinks,
+        elsewhere: OidcSettings | None = None,
     ) -> None:
         self._queries = queries
         self._people = queries.people
@@ -53,6 +59,7 @@ class Entrance:
         self._passwords = Passwords()
         self._elsewhere = None if elsewhere is None else SingleSignOn(elsewhere, queries.clock)
         self._by_name, self._by_address = Attempts(most=10), Attempts(most=50)
+        self._links, self._links_by_address = links, Attempts(most=20)
         self._compiling: asyncio.Task[None] | None = None
 
     async def form(self, request: web.Request) -> web.Response:
@@ -87,6 +94,39 @@ class Entrance:
         self._by_name.forget(name)
         self._by_address.take_back(address)
         return self._begin(request, person.bearer, back)
+
+    # -- the link by which somebody signs in once
+
+    async def ask_for_link(self, request: web.Request) -> web.Response:
+        """Have a link sent, and say the same whoever asked for it."""
+        given, now_s, address = await read_form(request), self._clock.time_s(), request.remote or ""
+        if not self._queries.mails.is_possible:
+            raise web.HTTPNotFound(text="no links are sent here: smtp, mail_from or public_url is empty")
+        if not _is_ours(request, given):
+            return await self._form(request, "/", status=403, error="The form has expired; try again.")
+        if (wait_s := self._links_by_address.wait_s(address, now_s)) > 0:
+            return _wait(wait_s)
+        self._links_by_address.begin(address, now_s)
+        self._links.ask(given.get("name", "").strip()[:_MOST_WRITTEN])
+        return self._renderer.page(request, "link.html", person=None, is_sent=True)
+
+    async def show_link(self, request: web.Request) -> web.Response:
+        """Show the button of a link; opening it, as mail programs do, does not use it up."""
+        person = await self._people.find_linked(invitation_of(request.match_info["secret"]), now_s=self._clock.time_s())
+        status = 404 if person is None else 200
+        return self._with_mark(request, "link.html", status=status, person=person, is_sent=False)
+
+    async def use_link(self, request: web.Request) -> web.StreamResponse:
+        """Sign in by a link, which ends it."""
+        link = invitation_of(request.match_info["secret"])
+        if not _is_ours(request, await read_form(request)):
+            return await self.show_link(request)
+        person = await self._people.use_link(link, now_s=self._clock.time_s())
+        if person is None:
+            return await self.show_link(request)
+        return self._begin(request, person.bearer, "/")
+
+    # -- an account elsewhere
 
     async def go_elsewhere(self, request: web.Request) -> web.Response:
         """Send a browser to the provider that knows the people."""
@@ -254,7 +294,7 @@ class Entrance:
     ) -> web.Response:
         has_people = await self._people.are_there()
         facts = {"next": back, "name": name, "error": error, "has_people": has_people}
-        facts["elsewhere"] = self._elsewhere is not None
+        facts |= {"elsewhere": self._elsewhere is not None, "sends_links": self._queries.mails.is_possible}
         return self._with_mark(request, "sign_in.html", status=status, **facts)
 
     def _with_mark(self, request: web.Request, template: str, *, status: int, **facts: Any) -> web.Response:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from proxyd.api.auth import SCOPES
-from proxyd.api.passwords import invite, remove
+from proxyd.api.passwords import invite, invite_by_mail, remove
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.api.web.page_gate import SIGNED, came_by_https, read_form
@@ -33,14 +33,16 @@ class PeoplePages:
         """Invite a person; only this response contains the link."""
         given = await read_form(request)
         name, scope = given.get("name", "").strip(), cast("Scope", given.get("scope", "read"))
-        profile = given.get("profile", "").strip()
+        profile, mail, unsent = given.get("profile", "").strip(), given.get("mail", "").strip(), ""
+        who = self._queries, name, scope, [profile] if profile else []
         try:
-            path = await invite(self._queries, name, scope, [profile] if profile else [])
+            path, unsent = (await invite(*who), "") if not mail else await invite_by_mail(*who, mail)
         except (BadRequestError, NotFoundError) as error:
-            asked = {"name": name, "scope": scope, "profile": profile}
+            asked = {"name": name, "scope": scope, "profile": profile, "mail": mail}
             return await self._page(request, status=422, error=str(error), **asked)
         link = f"{'https' if came_by_https(request) else 'http'}://{request.host}{path}"
-        return await self._page(request, status=201, link=link, invited=name)
+        mailed = mail if mail and not unsent else ""
+        return await self._page(request, status=201, link=link, invited=name, mailed=mailed, unsent=unsent)
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Remove a person and end their sessions."""
@@ -51,6 +53,7 @@ class PeoplePages:
     async def _page(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
         known = await self._queries.people.all()
         empty: dict[str, Any] = {"error": "", "link": "", "invited": "", "name": "", "scope": "write", "profile": ""}
+        empty |= {"mail": "", "mailed": "", "unsent": "", "can_mail": self._queries.mails.is_possible}
         own, profiles = request[SIGNED].token.token_id, sorted(self._queries.profiles.declaration.profiles)
         empty["profiles"] = profiles[:_MOST_PROFILES]
         return self._render(

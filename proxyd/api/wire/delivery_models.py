@@ -189,6 +189,9 @@ class PersonWanted(WireModel):
         default_factory=list,
         description="which they read, with scope `read`, and nothing else; empty: all, or as before",
     )
+    mail: Annotated[str, Field(max_length=254)] | None = Field(
+        None, description="where the link is sent, and later ones; an empty text: nowhere; null: as before"
+    )
 
 
 class PersonInvited(WireModel):
@@ -196,6 +199,8 @@ class PersonInvited(WireModel):
 
     name: str
     link: str = Field(description="path of the page at which the person chooses a password, once, within a day")
+    mailed: bool = Field(description="whether the link was sent by mail")
+    mail_error: str | None = Field(description="why it could not be sent")
 
 
 class PersonShown(RowShown):
@@ -205,6 +210,7 @@ class PersonShown(RowShown):
     scope: Scope
     profiles: list[str] = Field(description="which they read; empty: all")
     has_password: bool = Field(description="whether they have chosen a password")
+    mail: str | None = Field(description="where links are sent")
 
 
 class Dropped(WireModel):

@@ -56,6 +56,7 @@ from proxyd.core.language.syntax.statement_syntax import format_statements as fo
 from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES as MAX_STATEMENT_BYTES
 from proxyd.core.language.syntax.value_checks import address_to_watch as address_to_watch
 from proxyd.core.language.syntax.value_checks import channel_scheme as channel_scheme
+from proxyd.core.language.syntax.value_checks import is_mail as is_mail
 from proxyd.core.language.syntax.value_checks import plain_address as plain_address
 from proxyd.core.language.syntax.words import did_you_mean as did_you_mean
 from proxyd.core.language.syntax.words import find_named as find_named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from proxyd.core.errors import DeliveryError
 from proxyd.core.model.outcome import Picture
 from proxyd.core.texts.safe_text import one_line
 from proxyd.notify.channels import ChannelResources
-from proxyd.notify.channels.message_forms import html_text, plain_text, sent_at, subject
+from proxyd.notify.channels.message_forms import LETTER, event_type, html_text, plain_text, sent_at, subject
 
 _CONNECTIONS = 4
 _NOT_IN_NAMES = re.compile(r'[/\\:*?"<>|]')  # of files, on some system
@@ -103,10 +104,15 @@ def compose(message: Message, sender: str, zone: tzinfo | None = UTC) -> EmailMe
     mail = EmailMessage(policy=SMTP)
     mail["From"] = sender
     mail["To"] = message.endpoint
-    mail["Subject"] = subject(message.rule, message.body).replace("=?", "= ?")  # else it is decoded, with line ends
+    letter = json.loads(message.body)["data"] if event_type(message.body) == LETTER else None
+    title = subject(message.rule, message.body) if letter is None else letter["title"]
+    mail["Subject"] = title.replace("=?", "= ?")  # else it is decoded, with line ends
     mail["Date"] = sent_at(message.body)
     mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2].strip('<> ')}>"
     mail["Auto-Submitted"] = "auto-generated"
+    if letter is not None:
+        mail.set_content(letter["text"])
+        return mail
     mail.set_content(plain_text(message.rule, message.body, zone))
     mail.add_alternative(html_text(message.rule, message.body, zone), subtype="html")
     if message.picture is not None:

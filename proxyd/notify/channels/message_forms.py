@@ -34,6 +34,10 @@ _IN_THE_SENTENCE = frozenset({"source.trouble", "source.error", "source.since"})
 """Columns of an event of a source that its usual wording says already."""
 
 
+LETTER = "proxyd.letter"
+"""The type of a mail to one person, with a title and a text; no rule tells it."""
+
+
 def event_type(body: bytes) -> str:
     """Return the type of a body, such as ``proxyd.notification``."""
     return str(json.loads(body)["type"])

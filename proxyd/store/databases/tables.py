@@ -517,6 +517,10 @@ people = Table(  # who sign in to the dashboard
     Column("invitation", String, unique=True),  # the SHA-256 of what their link holds
     Column("invited_until_s", Float),
     Column("subject", String),  # the account elsewhere by which they have signed in first
+    Column("mail", String),  # where links are sent
+    Column("link", String),  # the SHA-256 of what the link holds by which they may sign in once
+    Column("link_until_s", Float),
+    Index("ix_people_link", "link", unique=True),
 )
 
 probes = Table(  # of the last days: why each was made and what it found

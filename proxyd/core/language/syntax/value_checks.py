@@ -70,6 +70,15 @@ def _problem_of_unusual(url: str, *, of_site: bool) -> str | None:
     return None
 
 
+def is_mail(text: str) -> bool:
+    """Return whether a text is one mail address, and nothing else.
+
+    >>> is_mail("me@example.org"), is_mail("me@example.org, you@example.org")
+    (True, False)
+    """
+    return _MAIL.fullmatch(text) is not None
+
+
 def plain_address(text: str) -> str:
     """Return an address as the language takes it, if it can be meant; ``address_problem`` judges the result.
 
@@ -274,7 +283,7 @@ class Values:
 
     def mail(self, address: str, span: TextSpan) -> None:
         """Report a text that is not a mail address."""
-        if _MAIL.fullmatch(address) is None:
+        if not is_mail(address):
             self.reporter.error(f"{address!r} is not a mail address", span)
 
     def can_mail(self, span: TextSpan) -> None:
