@@ -16,6 +16,10 @@ from tests.servers import PostgresServer, nats_servers
 
 pytestmark = pytest.mark.long
 BUDGET = f"{BUDGET_PER_S:g}/s"
+_HOLD = """DO $$ BEGIN
+    LOCK TABLE notifications, tokens;
+    WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'released') LOOP PERFORM pg_sleep(0.1); END LOOP;
+END $$"""
 
 
 async def test_one_of_three_nats_servers_is_killed(tmp_path: Path, postgresql: PostgresServer) -> None:
@@ -58,18 +62,19 @@ async def test_all_sessions_with_the_database_are_in_use(tmp_path: Path, postgre
     leases = ["60s"] * len(roles)
     async with working(tmp_path, postgresql, *roles, budget=BUDGET, leases=leases) as (machines, origin):
         database = machines.database.rpartition("/")[2]
-        hold = "BEGIN; LOCK TABLE notifications; SELECT pg_sleep(8); COMMIT"
         asked = machines.machines[0]
         token = (await asked.cli("token", "create", "--name", "me", "--scope", "read")).out.strip()
         async with load(machines, origin, budget_per_s=BUDGET_PER_S) as published:
             await come(published, 5)
-            holding = asyncio.create_task(asyncio.to_thread(postgresql.query, hold, database))
-            await come(published, 1)
-            path = "/api/v1/notifications?limit=1"
-            asking = [asyncio.create_task(asked.request("GET", path, token=token)) for _ in range(8)]
-            await asked.metric_reaches("proxyd_session_waits_seconds", 1)
+            holding = asyncio.create_task(asyncio.to_thread(postgresql.query, _HOLD, database))
+            try:
+                path = "/api/v1/notifications?limit=1"
+                asking = [asyncio.create_task(asked.request("GET", path, token=token)) for _ in range(8)]
+                await asked.metric_reaches("proxyd_session_waits_seconds", 1)
+            finally:
+                await asyncio.to_thread(postgresql.query, "CREATE TABLE released ()", database)
+                await holding
             assert [status for status, *_ in await asyncio.gather(*asking)] == [200] * 8
-            await holding
             await come(published, 5)
         assert "all sessions of the database are in use" in asked.log
         assert not any("lost leadership" in each.log for each in machines.machines)

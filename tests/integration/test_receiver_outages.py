@@ -103,7 +103,8 @@ async def test_after_an_hour_everything_comes_in_order_by_the_ladder(tmp_path: P
     steps_s = step_s(ladder_s.cumsum())
     assert len(waits_s) == 7
     assert (waits_s >= ladder_s - steps_s).all()
-    assert (waits_s <= ladder_s * (1.0 + JITTER) + steps_s).all()
+    # one step of time, and one more that may pass between the end of a try and the reading of what is due
+    assert (waits_s <= ladder_s * (1.0 + JITTER) + 2 * steps_s).all()
 
 
 @pytest.mark.parametrize("hold_s", [60.0, 600.0])
