@@ -156,9 +156,7 @@ class _Machine:
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
             stored = FollowedFleet(parts.store.read_each)
             built = app.build(settings, parts, metrics=self.metrics, notifier=distant, load=stored.sources)
-            share_fleet(
-                built, shares, stored, lambda: not isinstance(transport, NatsTransport) or transport.probers > 0
-            )
+            share_fleet(built, shares, stored, lambda: not isinstance(transport, NatsTransport) or transport.can_probe)
             await self._step_up()
             known = built.decider.known
             if isinstance(transport, NatsTransport):

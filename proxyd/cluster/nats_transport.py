@@ -212,6 +212,11 @@ class NatsTransport:
         return max(0.0, self._rest_until_s - self._now_s())
 
     @property
+    def can_probe(self) -> bool:
+        """Whether a server is connected, and some prober has been heard of."""
+        return self._link.is_up and self.probers > 0
+
+    @property
     def probers(self) -> int:
         """How many probers the planner knows."""
         return len(self._probers.roster)

@@ -308,7 +308,7 @@ class SharedFleet(Gate):
     ) -> None:
         """Make what ``run`` runs; ``busy`` return the sources of which something is under way.
 
-        It has sources, unless no planner can probe, only once it ``can_probe``.
+        It has sources, unless no planner can probe, only while it ``can_probe``.
         """
         self._shares = shares
         self._stored = stored
@@ -321,6 +321,7 @@ class SharedFleet(Gate):
         self._can_probe = can_probe
         self._changes = -1  # of the declaration, up to which it runs here
         self._noted = ""
+        self._could_probe_s = 0.0  # by the monotonic clock
         self._budget_share = _BudgetShare(recall.decider, clock)
         self._wake = Signal()
         self.controls = False
@@ -437,9 +438,18 @@ class SharedFleet(Gate):
         self._in_control.set()
 
     async def _note_runs(self) -> None:
-        """Let the others know what runs here, once nothing is under way of sources that it has given to them."""
-        digest = self._declarations.digest
-        is_ready = bool(self._noted) or self._can_probe()
+        """Let the others know what runs here, once nothing is under way of sources that it has given to them.
+
+        They take its sources if it cannot probe for as long as a lease: NATS may only restart.
+        """
+        digest, now_s = self._declarations.digest, self._clock.monotonic_s()
+        if self._can_probe():
+            self._could_probe_s = now_s
+        elif self._noted and now_s - self._could_probe_s > self._shares.lease_s:
+            log.warning("no prober is heard of here: planners that have one take the sources")
+            await self._shares.note_runs("")
+            self._noted = ""
+        is_ready = bool(self._noted) or self._could_probe_s == now_s
         if is_ready and digest != self._noted and all(map(self._known.has, self._under_way())):
             await self._shares.note_runs(digest)
             self._noted = digest

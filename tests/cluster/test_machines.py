@@ -206,7 +206,9 @@ async def test_a_planner_killed_at_work(tmp_path: Path, postgresql: PostgresServ
 
 
 @pytest.mark.long
-async def test_a_planner_that_reaches_no_prober_has_no_sources(tmp_path: Path, postgresql: PostgresServer) -> None:
+async def test_a_planner_that_reaches_no_prober_has_no_sources_until_it_does(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
     async with working(tmp_path, postgresql, "planner", "prober", "notifier") as (machines, origin):
         first = machines.machines[0]
         async with relay(None) as way:
@@ -217,6 +219,11 @@ async def test_a_planner_that_reaches_no_prober_has_no_sources(tmp_path: Path, p
             way.lead_to(machines.nats.port)
             await share(first, other)
             await delivered(machines, origin)
+            way.lead_to(None)
+            await first.metric_reaches("proxyd_planned_sources", HOSTS)
+            await delivered(machines, origin)
+            way.lead_to(machines.nats.port)
+            await share(first, other)
 
 
 @pytest.mark.long

@@ -29,7 +29,7 @@ from proxyd.store.databases.postgresql import (
     wait_for_answer,
 )
 from proxyd.store.databases.schema import is_newest, migrate
-from proxyd.store.databases.shards import SHARDS, Turnover, shard_of, turnover
+from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, Turnover, shard_of, turnover
 
 _PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease
@@ -51,7 +51,7 @@ class Member:
     """A planner that shares the work.
 
     ``number`` is that of its lock. It is reached at ``address``, which may be empty, is asked with ``secret`` by
-    others, and ``runs`` the declaration with this digest, which is empty until it can probe. Once it has ended, its
+    others, and ``runs`` the declaration with this digest, which is empty while it cannot probe. Once it has ended, its
     probers may work for ``rest_s``. All planners have the same ``settings``.
     """
 
@@ -86,13 +86,15 @@ class _View(NamedTuple):
     dead: frozenset[int]
 
     def turnover_of(self, me: int) -> Turnover:
-        """Return what a process should take and give up; one that cannot probe yet does neither if another can.
+        """Return what a process should take and give up; one that cannot probe has no sources if another can.
 
-        Half of a fleet was not probed for 35 s because a planner that had no prober yet took it.
+        Half of a fleet was not probed for 35 s because a planner that had no prober yet took it. It keeps the first
+        shard, and so the declaration: to look after that needs no prober.
         """
         ready = {number for number, each in self.alive.items() if each.runs} or self.alive.keys()
         if me not in ready:
-            return Turnover(lacks=1)
+            own = frozenset(shard for shard, holder in self.holders.items() if holder == me)
+            return Turnover(give=own - {FIRST_SHARD}, lacks=1)
         idle = self.alive.keys() - ready
         return turnover({s: holder for s, holder in self.holders.items() if holder not in idle}, ready, me)
 
@@ -159,8 +161,13 @@ class Shares:
         holders = {*self._view.holders.values()}
         return all(m.runs == digest for number, m in self._view.alive.items() if m.runs or number in holders)
 
+    @property
+    def lease_s(self) -> float:
+        """How long a process that falls silent is taken to be alive."""
+        return self._lease.length_s
+
     async def note_runs(self, digest: str) -> None:
-        """Let the others know that this process can probe, and which declaration it runs."""
+        """Let the others know which declaration this process runs; none if it cannot probe."""
         await self._ask(partial(_note, self._lease, self._member, {"runs": digest}))
 
     async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
