@@ -104,6 +104,7 @@ class Signal:
         self._next = asyncio.Event()
         self._since = self._next  # what was notified since the loop last slept has set it
         self._listeners: list[Callable[[], None]] = []
+        self._woken: asyncio.Future[None] | None = None  # of the loop, while it sleeps
 
     @property
     def next(self) -> asyncio.Event:
@@ -118,6 +119,7 @@ class Signal:
         """Wake those who wait, and call those who listen."""
         self._next.set()
         self._next = asyncio.Event()
+        self._wake()
         for listener in self._listeners:
             listener()
 
@@ -126,12 +128,23 @@ class Signal:
 
         Returns at once if something was notified since the loop last slept.
         """
-        waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(self._since.wait())]
-        if seconds < inf:
-            waiting.append(asyncio.ensure_future(clock.sleep(seconds)))
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
+        if self._since.is_set():
             self._since = self._next
+            await asyncio.sleep(0)
+            return
+        self._woken = asyncio.get_running_loop().create_future()
+        ending = asyncio.ensure_future(clock.sleep(seconds)) if seconds < inf else None
+        if ending is not None:
+            ending.add_done_callback(self._wake)
+        try:
+            await self._woken
+        finally:
+            self._woken = None
+            if ending is not None:
+                ending.remove_done_callback(self._wake)
+                ending.cancel()
+            self._since = self._next
+
+    def _wake(self, _: object = None) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)

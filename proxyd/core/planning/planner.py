@@ -194,7 +194,7 @@ class Planner:
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Compute again when to look at a source, after its rate, demands or back-off changed."""
         source = self.sources[source_id]
-        source.own_dues_s = None
+        source.dues = None
         self._sleep(source, now)
 
     def _sleep(self, source: PlannedSource, now: Chronon) -> None:
@@ -301,7 +301,7 @@ class Planner:
     def _put_off_learning(self, source: PlannedSource, now: Chronon) -> None:
         """Let a source that is only asked because it is new wait for its next turn."""
         # Thousands of new sources may wait for room, and must not be looked at in every chronon.
-        source.skipped_s = self.settings.grid.start_s(now + 1)
+        source.skipped_s, source.dues = self.settings.grid.start_s(now + 1), None
         self.queues.sleep(source, self.due_times.wake(source, now))
 
     def _wait_for_turns(self, sources: Iterable[PlannedSource], now: Chronon) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.arrays import Floats, Ints
-from proxyd.core.rates.rate_blend import Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.rate_blend import Evidence, ItemCount, ItemTimes, item_times
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, week_hours
 from proxyd.core.rates.week_shapes import WeekShapes, belonging, common_shapes, factors_over_hours
 
@@ -47,6 +47,8 @@ class WeekCounts:
 
     def seen(self, evidence: Evidence) -> WeekCounts:
         """Return the counts after a probe; items without times are spread over the time in which they may have come."""
+        if (told := item_times(evidence)) is not None and not told.times_s:
+            return self  # most probes find nothing
         if isinstance(evidence, ItemTimes):
             found = np.bincount(week_hours(evidence.times_s), minlength=HOURS).astype(np.float64)
             _, batches = np.unique(np.floor(np.asarray(evidence.times_s) / HOUR_S), return_counts=True)

@@ -251,7 +251,8 @@ class OutcomeDecider:
             return False
         if self._blame(context, draft.outcome) != (context.is_excused, context.is_sure):
             return False
-        if known.state(context.source) != context.state:
+        state = known.state(context.source)
+        if state is not context.state and state != context.state:
             return False
         return all(known.is_unchanged(task.program, task.stream, task.across) for task in draft.tasks)
 

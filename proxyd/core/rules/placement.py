@@ -208,7 +208,7 @@ class SourcePlacement:
         if planned is None:
             return None
         source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
-        coming = replace(planned, demands=planned.demands.copy())
+        coming = planned.copy()
         self._follow(coming, outcome, observation)
         if outcome.is_push:
             coming.note_seen(now_s, self._grid.chronon_at(now_s))

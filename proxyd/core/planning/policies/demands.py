@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from math import expm1, inf, sqrt
@@ -157,13 +157,22 @@ class OnceDemand(RuleDemand):
 
 @dataclass(slots=True)
 class Demands:
-    """All demands of the rules on one source."""
+    """All demands of the rules on one source; another set of rules or probes is another object."""
 
     rules: Sequence[RuleDemand] = ()  # those that detect come first
     once: Sequence[OnceDemand] = ()  # for the intervals of rules over several sources
     weight: float = 1.0  # what a delay costs the rules, 1 for one strict rule
     losses: Losses = NO_LOSSES  # as parts of an item; lives are in seconds
     targets: Sequence[tuple[str, Target]] = ()  # the share that each rule asks for
+    # Kept, because each probe asks for these some forty times.
+    only_detects: bool = field(init=False)  # whether all leave the times of probes to the plan of the week
+    is_priced: bool = field(init=False)  # whether any rule asks for a probe whenever it is worth its price
+    has_deadlines: bool = field(init=False)  # whether a rule asks for probes in certain chronons
+
+    def __post_init__(self) -> None:
+        self.only_detects = not self.once and bool(self.rules) and all(demand.detects for demand in self.rules)
+        self.is_priced = any(demand.is_priced for demand in self.rules)
+        self.has_deadlines = any(demand.has_deadline for demand in self.rules)
 
     def __bool__(self) -> bool:
         return bool(self.rules or self.once)
@@ -186,19 +195,9 @@ class Demands:
         return next((demand.rule for demand in self), None)
 
     @property
-    def only_detects(self) -> bool:
-        """Whether all demands leave the times of probes to the plan of the week."""
-        return not self.once and bool(self.rules) and all(demand.detects for demand in self.rules)
-
-    @property
     def timed(self) -> list[RuleDemand]:
         """The demands that may be due at different times: of those that detect, one."""
         return [demand for place, demand in enumerate(self.rules) if not (place and demand.detects)]
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether any rule asks for a probe whenever it is worth its price."""
-        return any(demand.is_priced for demand in self.rules)
 
     @property
     def priced(self) -> list[str]:
@@ -209,11 +208,6 @@ class Demands:
     def in_week(self) -> list[str]:
         """The rules that a plan of the week is for."""
         return [demand.rule for demand in self.rules if demand.is_priced or demand.quota]
-
-    @property
-    def has_deadlines(self) -> bool:
-        """Whether a rule asks for probes in certain chronons."""
-        return any(demand.has_deadline for demand in self.rules)
 
     @property
     def has_intervals(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any
@@ -43,8 +43,7 @@ class PlannedSource:
     wake: Chronon = 0
     probe_units: int = 1  # what a probe costs, in probes of the budget
     postponed: Mapping[Constraint, int] = field(default_factory=lambda: _NEVER)
-    # The number of the plan, and when each rule that the plan does not know is due, until the next reschedule.
-    own_dues_s: tuple[int, tuple[float, ...]] | None = None
+    dues: tuple[int, Sequence[Any]] | None = None  # of ``DueTimes``, with the number of its plan, until rescheduled
 
     @property
     def weight_at_price(self) -> float:
@@ -75,7 +74,7 @@ class PlannedSource:
         """Return an independent copy."""
         # A source that only detects shares its demands, because they do not change.
         demands = self.demands if self.demands.only_detects else self.demands.copy()
-        return replace(self, log=self.log.copy(), demands=demands, own_dues_s=None)
+        return replace(self, log=self.log.copy(), demands=demands, dues=None)
 
     def postpone(self, constraint: Constraint, times: int = 1) -> None:
         """Count that a constraint held a probe back."""

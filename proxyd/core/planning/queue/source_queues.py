@@ -58,7 +58,8 @@ class SourceQueues:
         self._awake.discard(source_id)
         self._why.pop(source_id, None)
         for queue in (self.unseen, self.required, self.due, self.spare):
-            queue.remove(source_id)
+            if source_id in queue:
+                queue.remove(source_id)
 
     def renumber(self, week: WeekPlan) -> None:
         """Rank by another plan."""

@@ -72,6 +72,7 @@ def lost_items(
     return max(0.0, rate * gap_s - 1.0)
 
 
+_UNCHANGED = {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}
 _MISSING_AFTER = 3  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
 _EMPTY_AFTER = 2  # probes in a row that must find a list empty, or at first no page, before that counts
 _UPDATED = "channel.item.updated"
@@ -168,7 +169,9 @@ def find_events(
         return Discovery(unseen, is_doubtful=True)
     is_feed = context.shape is Shape.FEED
     seen_s = outcome.finished_s
-    if is_feed:
+    if outcome.kind in _UNCHANGED:  # most probes: there is no item to be identified
+        found = Identities({})
+    elif is_feed:
         found = find_identities(outcome.items, known, shown, seen_s=seen_s)
     else:
         found = find_row_identities(outcome.items, known, context.page_class)
@@ -177,7 +180,7 @@ def find_events(
     if found.changed_guids:
         detail = f"{outcome.detail}; guids changed: {found.changed_guids} items recognised by their content"
         outcome = replace(outcome, detail=detail)
-    if is_feed and not outcome.is_push:
+    if is_feed and outcome.items and not outcome.is_push:
         found = _without_old(context, outcome, found, shown)
     if context.starts_afresh:
         found = replace(found, known={})  # the stored items are another document's
@@ -247,7 +250,7 @@ def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) ->
     At first contact every item is a seed: it is not an event, but its time is evidence.
     """
     state, seen_s, known = context.state, outcome.finished_s, found.known
-    if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
+    if outcome.kind in _UNCHANGED:
         return WindowEvents(evidence=None if state.watched_s is None else ItemCount(state.watched_s, seen_s, 0))
     items = _newest_first(_distrust_constant(outcome.items))[::-1]
     new = [item for item in items if item.item_id not in known and item.item_id not in found.old]

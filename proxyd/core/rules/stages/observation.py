@@ -59,7 +59,7 @@ class RuleResults:
     @classmethod
     def merge(cls, parts: Iterable[RuleResults]) -> RuleResults:
         """Return several results as one; of a stream that moved twice the last state counts."""
-        found = [each for each in parts if each != _NO_RESULTS]
+        found = [each for each in parts if each is not _NO_RESULTS and each != _NO_RESULTS]
         if len(found) <= 1:
             return found[0] if found else _NO_RESULTS
         columns: dict[str, tuple[Any, ...]] = {
