@@ -13,11 +13,12 @@ from typing import get_args
 
 from aiohttp import web
 
-from proxyd.api.bound_tokens import check_bounds, in_only_profile
+from proxyd.api.bounds import Bounds, answer_bound
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
 from proxyd.base.doers import Doer, acting
+from proxyd.core.model.profile import MARK
 from proxyd.daemon.reading import NOBODY, ItemReader
 from proxyd.store.api_rows import Scope, Token
 
@@ -48,8 +49,7 @@ def new_token(
         raise BadRequestError("'.' and '..' cannot be names, because URLs drop them")
     if expires_in_s is not None and not 0 <= expires_in_s < inf:
         raise BadRequestError("expires_in_s must be a number of seconds")
-    if profiles and scope != "read":
-        raise BadRequestError("a token of some profiles has the scope read")
+    check_bounds(scope, profiles)
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires_s = None if expires_in_s is None else now_s + expires_in_s
     made, shown = Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"
@@ -76,6 +76,15 @@ async def token_of_fever(queries: Queries, key: str) -> Token | None:
 
 def _is_over(token: Token, queries: Queries) -> bool:
     return token.expires_s is not None and token.expires_s <= queries.clock.time_s()
+
+
+def check_bounds(scope: Scope, profiles: Sequence[str]) -> None:
+    """Raise ``BadRequestError`` if nobody can be bound to some profiles with a scope."""
+    if profiles and scope == "admin":
+        raise BadRequestError("who is bound to some profiles has the scope read or write; admin is for all")
+    for each in profiles if scope == "write" else ():
+        if not 1 <= len(each) <= 100 or not each.isprintable() or MARK in each or each in {".", ".."}:
+            raise BadRequestError(f"{each!r} cannot be the name of a profile that somebody writes alone")
 
 
 async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False) -> Token | None:
@@ -120,12 +129,11 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
                 return too_many(left.reset_s)
         if SCOPES.index(token.scope) < SCOPES.index(scope):
             return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {token.scope}")
-        if token.profiles:
-            request = in_only_profile(request, endpoint.within, token.profiles)
-            if (refusal := await check_bounds(request, endpoint.within, token.profiles, queries)) is not None:
-                return refusal
         request[BEARER] = token
         with acting(doer_of(request, token, "api")):
+            if token.profiles:
+                bounds = Bounds(endpoint.within, is_to_change=scope != "read")
+                return await answer_bound(request, bounds, token.profiles, queries, handler)
             return await handler(request)
 
     return guard
@@ -140,8 +148,8 @@ def doer_of(request: web.Request, token: Token, way: str) -> Doer:
     """Return who sends a request with a token; an agent's tools ask over loopback."""
     agent = request.config_dict.get(AGENTS, {}).get(request.headers.get(AGENT_HEADER, ""))
     if agent is not None:
-        return Doer(token.who, "agent", agent)
-    return Doer(token.who, way, request.remote or "")
+        return Doer(token.who, "agent", agent, token.profiles)
+    return Doer(token.who, way, request.remote or "", token.profiles)
 
 
 def refusal_of_wrong_token(header: str) -> web.Response:

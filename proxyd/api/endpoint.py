@@ -15,7 +15,7 @@ from aiohttp import BodyPartReader, web
 from pydantic import ValidationError
 
 from proxyd.api import wire
-from proxyd.api.bound_tokens import Within
+from proxyd.api.bounds import Within
 from proxyd.api.problems import BadRequestError, FaultsError
 from proxyd.store.api_rows import Scope
 

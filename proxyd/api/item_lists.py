@@ -13,7 +13,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import reader_of
-from proxyd.api.bound_tokens import Within
+from proxyd.api.bounds import Within
 from proxyd.api.endpoint import Endpoint, read_body, read_query
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
@@ -21,6 +21,7 @@ from proxyd.api.query_readers import cursor_of, page_of, parse_position, read_po
 from proxyd.api.wire.converters import model_of
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Value
+from proxyd.core.model.profile import found_name
 from proxyd.core.rules.answers.shown_events import OF_FEEDS, OF_ITEMS
 from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.reading import ItemReader
@@ -60,16 +61,17 @@ class ItemLists:
     def __init__(self, queries: Queries) -> None:
         self._search = queries.items
         self._reading = queries.reading
+        self._profiles = queries.profiles
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Return the endpoints of items; marks are a person's own, so whoever may read may set them."""
         return (
             Endpoint("GET", "/api/v1/items", "read", self.find_items, wire.Page[wire.ItemFound], wire.ItemsWindow,
-                     raises=(404,), within=Within.QUERY),
+                     raises=(404,), within=Within.PART),
             Endpoint("GET", "/api/v1/items/{position}", "read", self.get_item, wire.ItemShown, raises=(404,),
                      within=Within.ITEM),
             Endpoint("POST", "/api/v1/marks", "read", self.mark_items, wire.MarksMade, body=wire.MarksWanted,
-                     raises=(404, 413, 422)),
+                     raises=(404, 413, 422), within=Within.PART),
         )  # fmt: skip
 
     async def find_items(self, request: web.Request) -> wire.Page[wire.ItemFound]:
@@ -83,7 +85,12 @@ class ItemLists:
             if asked.profile is not None or asked.view != "all":
                 raise BadRequestError("a search takes no view and no profile")
             found = await self._search.search(
-                asked.q, source_id=asked.source, before=at, limit=asked.limit + 1, person=reader.marks_as
+                asked.q,
+                source_id=asked.source,
+                before=at,
+                limit=asked.limit + 1,
+                person=reader.marks_as,
+                sources=await self._reading.sources_of(reader),
             )
             found, next_cursor = page_of(found, asked.limit)
             return wire.Page[wire.ItemFound](items=[_item_found(each) for each in found], next_cursor=next_cursor)
@@ -116,7 +123,9 @@ class ItemLists:
             return wire.MarksMade(items=await self._reading.mark(asked.items, reader_of(request), **marks))
         if asked.read is not True or asked.starred is not None:
             raise BadRequestError("up to a position, items can only be marked as read")
-        await self._reading.mark_up_to(asked.up_to or 0, reader_of(request), profile=asked.profile, source=asked.source)
+        reader = reader_of(request)
+        source = asked.source and found_name(asked.source, self._profiles.shown.sources, reader.profiles)
+        await self._reading.mark_up_to(asked.up_to or 0, reader, profile=asked.profile, source=source)
         return wire.MarksMade(items=None)
 
 

@@ -11,6 +11,7 @@ from math import inf
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.bounds import Within
 from proxyd.api.endpoint import Endpoint, listing
 from proxyd.api.item_lists import ItemLists
 from proxyd.api.peers import NO_PEERS, Peers
@@ -25,6 +26,7 @@ from proxyd.api.query_readers import (
     parse_position,
     read_cursor,
     read_position,
+    rules_of_request,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
@@ -36,6 +38,7 @@ from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.advice import Advice, advice_of_all
+from proxyd.core.rules.answers.explanation import Explanation, only_of
 from proxyd.daemon.declared_texts import origin
 from proxyd.daemon.source_choices import SourceChoice, SourceKind
 
@@ -76,7 +79,7 @@ class ProfileListings:
 
     async def list_profiles(self, window: wire.ListWindow) -> wire.Page[wire.ProfileListed]:
         """List the profiles, by name."""
-        declaration, room = self._profiles.declaration, _Room()
+        declaration, room = self._profiles.shown, _Room()
         names, next_cursor = page_of_names(sorted(declaration.profiles), window)
         rules_of = await asyncio.to_thread(_rules_of, names, declaration)
         items: list[wire.ProfileListed] = []
@@ -108,7 +111,7 @@ class ProfileListings:
 
     def list_rules(self, window: wire.ListWindow) -> wire.Page[wire.Rule]:
         """List the rules, by name, with the share of events that each notified in time."""
-        declared = self._profiles.declaration.rules
+        declared = self._profiles.shown.rules
         names, next_cursor = page_of_names(sorted(declared), window)
         room = _Room()
         items = [self._rule(declared[name], room) for name in names]
@@ -127,7 +130,7 @@ class ProfileListings:
 
     def list_domains(self, window: wire.ListWindow) -> wire.Page[wire.DomainShown]:
         """List the domains, by name, with their page classes."""
-        domains = self._profiles.declaration.domains
+        domains = self._profiles.shown.domains
         names, next_cursor = page_of_names(sorted(domains), window)
         items = [payloads.domain(domains[name]) for name in names]
         return wire.Page[wire.DomainShown](items=items, next_cursor=next_cursor)
@@ -139,7 +142,7 @@ class ProfileListings:
         names = chosen[first : first + min(asked.limit, _MOST_SOURCES)]
         after = first + len(names)
         items: list[wire.SourceListed] = []
-        theirs = await self._peers.list_sources(names)
+        theirs = await self._peers.list_sources(names) if self._sees_all else {}
         rules = 0
         for number, name in enumerate(names):
             if number % _PART == 0:
@@ -147,11 +150,12 @@ class ProfileListings:
             found = self._plans.outline(name)
             if found is None:
                 continue
+            found = self._seen(found)
             rules += len(found.rules)
             if items and rules > _MOST_RULES:
                 after = first + number
                 break
-            items.append(theirs.get(name) or explained.source(self._profiles.declaration, found))
+            items.append(theirs.get(name) or explained.source(self._profiles.shown, found))
         next_cursor = cursor_after(chosen, after) if after < len(chosen) else None
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
 
@@ -162,7 +166,8 @@ class ProfileListings:
 
     def _among(self, asked: wire.SourcesWindow) -> AbstractSet[str] | None:
         """Return the sources that a profile, a domain and suspensions leave, or ``None`` for all."""
-        declaration, found = self._profiles.declaration, None
+        declaration = self._profiles.shown
+        found: AbstractSet[str] | None = None if self._sees_all else declaration.sources.keys()
         if asked.profile is not None:
             find_named("profile", asked.profile, declaration.profiles)
             found = _both(
@@ -181,7 +186,22 @@ class ProfileListings:
 
     async def explain(self, name: str) -> wire.Explained:
         """Explain why and when a source is probed next."""
-        return explained.explanation(self._plans.explain(name), await self._reports.kept(name))
+        return (await self.explained(name))[1]
+
+    async def explained(self, name: str) -> tuple[Explanation, wire.Explained]:
+        """Return why and when a source is probed next, as whoever asks may see it."""
+        rules, found = self._profiles.ready().rules, self._seen(self._plans.explain(name))
+        kept = await self._reports.kept(name)
+        seen = kept if self._sees_all else [each for each in kept if each.rule in rules]
+        return found, explained.explanation(found, seen)
+
+    @property
+    def _sees_all(self) -> bool:
+        return self._profiles.shown is self._profiles.declaration
+
+    def _seen(self, found: Explanation) -> Explanation:
+        """Return an explanation as whoever asks may see it."""
+        return found if self._sees_all else only_of(found, self._profiles.shown.rules)
 
 
 def _rules_of(profiles: Iterable[str], declaration: Declaration) -> dict[str, list[NotificationRule]]:
@@ -299,8 +319,8 @@ class _SiteListings:
     def endpoints(self) -> Sequence[Endpoint]:
         """Return the endpoints of sites."""
         return (
-            listing("/api/v1/sites", self.list_sites, wire.Page[wire.SiteShown], wire.ListWindow),
-            listing("/api/v1/sites/{name}", self.get_site, wire.SiteDetails, raises=(404,)),
+            listing("/api/v1/sites", self.list_sites, wire.Page[wire.SiteShown], wire.ListWindow, within=Within.PART),
+            listing("/api/v1/sites/{name}", self.get_site, wire.SiteDetails, raises=(404,), within=Within.SOURCE),
         )
 
     async def list_sites(self, window: wire.ListWindow) -> wire.Page[wire.SiteShown]:
@@ -347,7 +367,9 @@ class _DeliveryListings:
 
     async def list_dead_letters(self, window: wire.ListWindow) -> wire.Page[wire.DeadLetter]:
         """List the deliveries that were given up, newest first."""
-        found = await self._history.dead_letters(before=read_position(window.cursor), limit=window.limit + 1)
+        rules = rules_of_request(self._profiles, None, None)
+        before = read_position(window.cursor)
+        found = await self._history.dead_letters(before=before, limit=window.limit + 1, rules=rules)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.DeadLetter](items=wire.DeadLetter.list_of(found), next_cursor=next_cursor)
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from proxyd.api.auth import SCOPES
+from proxyd.api.auth import SCOPES, check_bounds
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.base.doers import COMMAND_LINE, FILES
@@ -130,7 +130,7 @@ async def invite(
 ) -> str:
     """Add a person, or give one another scope and password; return the path at which they choose it, once.
 
-    Whoever reads only some profiles keeps them unless others are named, and their mail address unless it is given.
+    Whoever has only some profiles keeps them unless others are named, and their mail address unless it is given.
 
     Raises ``BadRequestError`` if nobody can have this name or scope, ``NotFoundError`` if there is no such profile.
     """
@@ -142,13 +142,14 @@ async def invite(
         raise BadRequestError(f"a person's name must have 1 to {_MOST_NAME} printable characters, no blanks around it")
     if mail and not is_mail(mail):
         raise BadRequestError(f"{mail!r} is not a mail address")
-    known = queries.profiles.declaration.profiles
-    for each in profiles:
-        find_named("profile", each, known)
     person = await queries.people.find(name)
     its = tuple(dict.fromkeys(profiles)) or (() if person is None else person.profiles)
-    if its and scope != "read":
-        raise BadRequestError(f"{name} reads only some profiles, with scope read; remove {name} first to give more")
+    if its and scope == "admin":
+        raise BadRequestError(f"{name} has only some profiles, with scope read or write; remove {name} first")
+    check_bounds(scope, its)
+    known = queries.profiles.declaration.profiles
+    for each in profiles if scope == "read" else ():  # who writes may declare them first
+        find_named("profile", each, known)
     secret, now_s = secrets.token_urlsafe(32), queries.clock.time_s()
     until_s = now_s + INVITED_S
     stored = invitation_of(secret)

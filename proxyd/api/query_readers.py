@@ -107,11 +107,16 @@ def filter_of_request(which: wire.Which, profiles: Declarations, *, since: str |
 
 
 def rules_of_request(profiles: Declarations, profile: str | None, rule: str | None) -> frozenset[str] | None:
-    """Return the rules of a profile as it is declared now, or the one rule, or ``None`` for all of them."""
+    """Return the rules of a profile as it is declared now, or the one rule, or ``None`` for all of them.
+
+    Whoever sees only a part of the declaration gets those of this part.
+    """
+    shown = profiles.shown
     # A rule may have been removed: its notifications are still stored
-    if profile is None:
+    if profile is None and shown is profiles.declaration:
         return None if rule is None else frozenset([rule])
     declaration = profiles.ready()
-    find_named("profile", profile, declaration.profiles)
-    its = frozenset(name for name, each in declaration.rules.items() if profile in each.profiles)
+    if profile is not None:
+        find_named("profile", profile, declaration.profiles)
+    its = frozenset(name for name, each in declaration.rules.items() if profile in {None, *each.profiles})
     return its if rule is None else its & {rule}

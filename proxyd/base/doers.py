@@ -15,12 +15,14 @@ from dataclasses import dataclass
 class Doer:
     """Who changes something, and in which way: api, dashboard, reader, agent, hub, socket, or file.
 
-    ``address`` is that of the connection, if it is one of the network.
+    ``address`` is that of the connection, if it is one of the network; ``profiles`` are the only ones that they see and
+    change, if not all.
     """
 
     who: str
     way: str
     address: str = ""
+    profiles: tuple[str, ...] = ()
 
 
 FILES = Doer("the profiles folder", "file")

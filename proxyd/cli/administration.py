@@ -206,7 +206,7 @@ TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token c
         argument("--expires", "lifetime (default: none)", type=duration, metavar="90d"),
         argument(
             "--profile",
-            "a profile that it reads, and no other; repeat it for others (default: all)",
+            "a profile that it reads or writes, and no other; repeat it for others (default: all)",
             action="append",
             default=[],
             metavar="NAME",
@@ -311,7 +311,7 @@ PERSON = Verb("person", "invite, list or drop people who sign in", ["proxyd pers
         ),
         argument(
             "--profile",
-            "a profile that they read, and nothing else; repeat it for others (default: all)",
+            "a profile that they read or write, and nothing else; repeat it for others (default: all)",
             action="append",
             default=[],
             metavar="NAME",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from secrets import token_urlsafe
 import structlog
 
 from proxyd.base.clock import Signal
-from proxyd.base.doers import FILES, acting
+from proxyd.base.doers import FILES, acting, current_doer
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, ResolveSecret
 from proxyd.config.profile_files import read_directory
@@ -32,15 +32,18 @@ from proxyd.core.language import (
     DropStatement,
     Parsed,
     SourceText,
+    Statement,
     StatementKind,
     counters_to_restart,
     find_named,
     is_list,
+    no_such,
     rule_counting,
     what_changed,
 )
 from proxyd.core.model.delivery import WebhookDelivery
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.profile import Declaration, found_name, owner_of, plain_name
+from proxyd.core.model.suspension import Subject
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rules.answers.advice import PlanCost, Trial, demand_besides_week, differs_little
 from proxyd.core.rules.known.compiled import Swap
@@ -55,11 +58,13 @@ from proxyd.daemon.declared_texts import (
     check_texts,
     describe_removal,
     key_of,
+    keys_of,
     only_profile,
     read_sent,
     sources_only_of,
     texts_of,
 )
+from proxyd.daemon.parts import Parts
 from proxyd.daemon.plan_loop import Compute, LoadSources, in_parts, in_thread, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
@@ -179,6 +184,7 @@ class Declarations:
         self._secrets = secrets
         self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._load_sources = load or partial(load_sources, store)
+        self._parts = Parts()
         self._given = GivenTexts((), {})
         self.texts = NOTHING_DECLARED
         self.digest = ""  # of the texts that run here
@@ -193,11 +199,53 @@ class Declarations:
         """The running declaration."""
         return self._known.compiled.declaration
 
+    @property
+    def shown(self) -> Declaration:
+        """The running declaration, as far as whoever asks may see it."""
+        profiles = current_doer().profiles
+        return self._parts.of(self.declaration, profiles) if profiles else self.declaration
+
+    async def prepare(self) -> Declaration:
+        """Return what ``shown`` does, which is quick from now on."""
+        if profiles := current_doer().profiles:
+            await self._parts.prepare(self.declaration, profiles)
+        return self.shown
+
+    @property
+    def receivers(self) -> Mapping[str, tuple[str, Statement]]:
+        """The receivers that have names, each with its file; to whoever sees only some profiles, those of these."""
+        found, owners = self.texts.declared.get(StatementKind.RECEIVER, {}), current_doer().profiles
+        return {name: each for name, each in found.items() if owner_of(name) in owners} if owners else found
+
+    def named(self, name: str, *kinds: Subject, to_change: bool = False) -> str:
+        """Return the full name of what whoever asks means, who may see only some profiles.
+
+        Raises ``NotFoundError`` if that is not in what they see, and ``ConflictError`` if they may not change it.
+        """
+        profiles = current_doer().profiles
+        if not profiles:
+            return name
+        shown = self.ready()
+        known = {Subject.SOURCE: shown.sources, Subject.RULE: shown.rules, Subject.PROFILE: shown.profiles}
+        found = ((kind, found_name(name, known[kind], profiles)) for kind in kinds if kind in known)
+        kind, full = next(((kind, full) for kind, full in found if full in known[kind]), (Subject.ALL, name))
+        if kind is Subject.ALL:
+            raise no_such(" or ".join(each.value for each in kinds), name, ())
+        if to_change and not self._is_of(kind, full, profiles):
+            raise ConflictError(f"the {kind.value} {full!r} is of others too, who change it")
+        return full
+
+    def _is_of(self, kind: Subject, name: str, profiles: Collection[str]) -> bool:
+        """Whether something belongs to some profiles, or a rule is in no others."""
+        if kind is Subject.RULE:
+            return set(self.declaration.rules[name].profiles) <= set(profiles)
+        return kind is Subject.PROFILE or owner_of(name) in profiles
+
     def ready(self) -> Declaration:
-        """Return the running declaration; raises ``BusyError`` until it is loaded."""
+        """Return what ``shown`` does; raises ``BusyError`` until the declaration is loaded."""
         if not self.has_started:
             raise BusyError("the daemon is starting; try again in a few seconds")
-        return self.declaration
+        return self.shown
 
     @property
     def has_started(self) -> bool:
@@ -301,7 +349,8 @@ class Declarations:
     ) -> DeclarationChanges:
         """Add texts to the API's declaration, replacing those with the same names; ``DROP`` removes.
 
-        What ``by`` removes can be had back for a day.
+        What ``by`` removes can be had back for a day. If whoever asks may see only some profiles, what the texts
+        declare belongs to these.
 
         Raises ``ProfileError``: every error, with its position in the texts; ``ConflictError``: a file declares the
         name; ``NotFoundError``: ``DROP`` of a name that the API never declared; ``ChangedError``: ``only_if`` rejects
@@ -310,7 +359,7 @@ class Declarations:
         """
         await self._may_change()
         async with self.suspensions.turn:
-            if instead_of is not None and instead_of is not self.declaration:
+            if instead_of is not None and all(instead_of is not each for each in (self.declaration, self.shown)):
                 raise ChangedError("the declaration has changed meanwhile")
             given, checked, warnings = await self._with(texts, only_if)
             return replace(await self._swap_for(given, by, checked), warnings=warnings)
@@ -349,7 +398,8 @@ class Declarations:
 
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
         """Raise ``ChangedError`` unless ``takes`` accepts a profile's text, which is empty if it does not exist."""
-        if not takes(self.texts.text_of(name) if name in self.declaration.profiles else ""):
+        text = self.texts.text_of(name, current_doer().profiles) if name in self.declaration.profiles else ""
+        if not takes(text):
             raise ChangedError(f"profile {name!r} has changed since it was read; read it again")
 
     async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
@@ -379,16 +429,20 @@ class Declarations:
 
         Raises ``ChangedError`` unless ``only_if`` accepts.
         """
-        parsed, new = await asyncio.to_thread(read_sent, texts)
+        owners = current_doer().profiles
+        parsed, new = await asyncio.to_thread(read_sent, texts, owners, self._given.api)
         if only_if is not None:
             self._must_take(only_profile(parsed[0]) if only_if.profile is None else only_if.profile, only_if.takes)
-        files, api = self._given.files, dict(self._given.api)
+        files, api, replaced = self._given.files, dict(self._given.api), set[str]()
         for statement in [statement for each in parsed for statement in each.statements]:
             kind, name = statement.kind, statement.name.value
             self.texts.refuse_owned(kind, name)
-            if isinstance(statement, DropStatement) and api.pop(key_of(kind, name), None) is None:
-                raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")
-        api = {key: value for key, value in api.items() if key not in new}
+            gone = [*keys_of(kind, name), *self._shared_rule(kind, name, owners)]
+            if not isinstance(statement, DropStatement):
+                replaced.update(gone)
+            elif not sum(api.pop(key, None) is not None for key in gone):
+                raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {plain_name(name)!r}")
+        api = {key: value for key, value in api.items() if key not in replaced}
         given, as_sent = GivenTexts(files, api | new), {each.source: each for each in parsed}
         beside, sent = [*files, *texts_of(api), *as_sent], {each.source.text for each in parsed}
         written = sum(not isinstance(each, DropStatement) for text in parsed for each in text.statements)
@@ -405,6 +459,19 @@ class Declarations:
         if any(each.file in new for each in checked.warnings):
             warnings = (await self._check(beside, as_sent, from_api=True)).warnings
         return given, checked, tuple(each for each in warnings if each.text in sent)
+
+    def _shared_rule(self, kind: StatementKind, name: str, owners: Sequence[str]) -> list[str]:
+        """Return the text of a rule that everybody may change in whose place one of an owner comes, if there is one.
+
+        Raises ``ConflictError`` if that rule is in profiles of others too, or in a file.
+        """
+        shared = plain_name(name) if owners and kind is StatementKind.NOTIFICATION else ""
+        rule = self.declaration.rules.get(shared)
+        if rule is None or set(owners).isdisjoint(rule.profiles):
+            return []
+        if not set(owners).issuperset(rule.profiles) or not self.texts.is_of_api(kind, shared):
+            raise ConflictError(f"the rule {shared!r} of your profile is of whoever writes all; choose another name")
+        return [key_of(kind, shared)]
 
     def _refuse_many(self, checked: CheckedTexts) -> None:
         """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``; those of files do not count."""
@@ -423,7 +490,9 @@ class Declarations:
         by: str | None = None,
         with_sources: bool = False,
     ) -> DeclarationChanges:
-        """Remove a profile of the API and its rules that are in no other profile, and perhaps the sources of these.
+        """Remove a profile of the API, what belongs to it, and its rules that are in no other profile.
+
+        Perhaps also the sources of these.
 
         Raises ``ChangedError`` if ``only_if`` rejects its text.
         """
@@ -432,10 +501,10 @@ class Declarations:
             if only_if is not None and name in self.declaration.profiles:
                 self._must_take(name, only_if)
             self.texts.refuse_owned(StatementKind.PROFILE, name)
-            find_named("profile", name, self.declaration.profiles)
-            gone = {key_of(StatementKind.PROFILE, name)}
+            find_named("profile", name, self.shown.profiles)
+            gone = {*keys_of(StatementKind.PROFILE, name), *self._given.owned_by(name)}
             gone.update(self.texts.files_of_rules_only_in(name))
-            if with_sources:
+            if with_sources and not current_doer().profiles:
                 sources = await asyncio.to_thread(sources_only_of, name, self.declaration)
                 gone.update(key_of(StatementKind.SOURCE, each) for each in sources)
             api = {key: text for key, text in self._given.api.items() if key not in gone}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
@@ -30,6 +30,7 @@ from proxyd.core.language import (
     check_parsed,
     expand,
     format_statements,
+    owned_text,
     parse,
     watch_of,
     what_is_unfit,
@@ -37,8 +38,9 @@ from proxyd.core.language import (
     written_address,
     written_as,
 )
+from proxyd.core.language.hidden_addresses import hide_channels
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import SITE_CLASS, Declaration
+from proxyd.core.model.profile import SITE_CLASS, Declaration, Source, owned_name, owner_of, plain_name
 from proxyd.store.declared_rows import StoredText
 
 
@@ -87,6 +89,10 @@ class GivenTexts:
     def all(self) -> list[SourceText]:
         """Return all texts, those of the API last."""
         return [*self.files, *texts_of(self.api)]
+
+    def owned_by(self, profile: str) -> list[str]:
+        """Return the names of the texts of the API that belong to a profile."""
+        return [key for key in self.api if owner_of(_name_in(key)) == profile]
 
     def rows(self) -> list[StoredText]:
         """Return the texts as they are stored."""
@@ -195,19 +201,34 @@ class DeclaredTexts:
         """Return each WATCH over the API of the site at an address; those whose AS names it come first."""
         found = [watch for file, watch in self.sites.get(without_scheme(url), ()) if origin(file) == API_TEXT]
         of_url = [watch for watch in found if watch.url.value.rstrip("/") == url.rstrip("/")]
-        return sorted(of_url, key=lambda watch: watch.rule_name is None)
+        return sorted(of_url, key=lambda watch: not watch.is_named)
 
-    def site_name(self, url: str) -> str | None:
-        """Return the name that AS gives the site of an address, or ``None``."""
-        watches = (watch for _, watch in self.sites.get(without_scheme(url), ()) if watch.url.value == url)
-        return next((watch.rule_name.value for watch in watches if watch.rule_name is not None), None)
+    def site_name(self, site: Source) -> str | None:
+        """Return the name that AS gives a site, or ``None``; others may watch its address too."""
+        watches = (watch for _, watch in self.sites.get(without_scheme(site.url), ()) if watch.url.value == site.url)
+        own = (each for each in watches if owner_of(each.name.value) == owner_of(site.source_id))
+        return next((plain_name(each.name.value) for each in own if each.is_named), None)
 
-    def text_of(self, profile: str) -> str:
-        """Return the text of a profile and its rules in canonical layout."""
-        return format_statements(statement for _, statement in self.statements if _is_of(profile, statement))
+    def text_of(self, profile: str, owners: Sequence[str] = ()) -> str:
+        """Return the text of a profile and its rules in canonical layout.
 
-    def statements_of(self, profile: str) -> list[Statement]:
-        """Return the statements of a profile and its rules, with what each WATCH stands for."""
+        Only some ``owners`` may see it if there are any: without other profiles, and without others' tokens of chats.
+        """
+        found = (statement for _, statement in self.statements if _is_of(profile, statement))
+        if not owners:
+            return format_statements(found)
+        texts = ((each, format_statements([_only_in(each, owners)])) for each in found)
+        return "\n".join(text if _is_owned(each, owners) else hide_channels(text) for each, text in texts)
+
+    def statements_of(self, profile: str, owners: Sequence[str] = ()) -> list[Statement]:
+        """Return the statements of a profile and its rules, with what each WATCH stands for.
+
+        Only some ``owners`` may see them if there are any: without other profiles.
+        """
+        found = self._statements_of(profile)
+        return [_only_in(each, owners) for each in found] if owners else found
+
+    def _statements_of(self, profile: str) -> list[Statement]:
         watches = {(file, each.span) for file, each in self.statements if isinstance(each, Watch)}
         own = watches & {(file, each.span) for file, each in self.expanded if _is_of(profile, each)}
         files = {file for file, _ in own}  # of 100,000 sources, most are in others
@@ -256,6 +277,16 @@ def key_of(kind: StatementKind, name: str) -> str:
     return f"{API_TEXT}:{kind.value.lower()}:{name}"
 
 
+def keys_of(kind: StatementKind, name: str) -> list[str]:
+    """Return the names that the API's text of something may have: a profile may own itself."""
+    own = [key_of(kind, owned_name(name, name))] if kind is StatementKind.PROFILE else []
+    return [key_of(kind, name), *own]
+
+
+def _name_in(key: str) -> str:
+    return key.split(":", 2)[-1]
+
+
 def describe_removal(keys: Sequence[str]) -> tuple[str, str]:
     """Return the kind and the name of what some of the API's texts declared.
 
@@ -279,18 +310,25 @@ def sources_only_of(profile: str, declaration: Declaration) -> set[str]:
 
 def texts_of(api: Mapping[str, str]) -> list[SourceText]:
     """Return the API's texts."""
-    return [SourceText(name, text) for name, text in api.items()]
+    return [SourceText(name, text, owner_of(_name_in(name)) is not None) for name, text in api.items()]
 
 
-def read_sent(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
-    """Return texts sent to the API parsed, and the text of each of their statements; raises ``ProfileError``."""
+def read_sent(
+    texts: Sequence[str | Parsed], owners: Sequence[str] = (), api: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Parsed], dict[str, str]]:
+    """Return texts sent to the API parsed, and the text of each of their statements; raises ``ProfileError``.
+
+    If whoever sends them writes only the profiles of some ``owners``, what they declare belongs to these.
+    """
     parsed = [_parse_text(text) for text in texts]
+    if owners:
+        parsed = [owned_text(each, owners, lambda kind, name: key_of(kind, name) in api) for each in parsed]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
-    printed = {key_of(s.kind, s.name.value): format_statements([s]) for _, s in kept}
+    printed = {_key_of(s, source): format_statements([s]) for source, s in kept}
     for source, statement in kept:
-        text = printed[key_of(statement.kind, statement.name.value)]
+        text = printed[_key_of(statement, source)]
         if (problem := _what_is_unfit(statement, text)) is not None:
             at, text = statement.name.span, source.text
             raise ProfileError([RuleCheckError(problem, text=text, start=at.start, stop=at.stop, file=source.file)])
@@ -302,7 +340,7 @@ def check_texts(
 ) -> CheckedTexts:
     """Return the declaration of all texts together, some parsed and checked before; raises ``ProfileError``."""
     found = ((text, parsed.get(text) or before.parsed.get(text)) for text in texts)
-    checked = check_parsed([each or parse(text.text, text.file) for text, each in found], settings, before.checked)
+    checked = check_parsed([each or _parse_kept(text) for text, each in found], settings, before.checked)
     if checked.declaration is None:
         raise ProfileError(checked.errors)
     return CheckedTexts(checked.declaration, checked.warnings, DeclaredTexts.of(checked))
@@ -331,6 +369,14 @@ def _parse_text(text: str | Parsed) -> Parsed:
     return text if isinstance(text, Parsed) else parse(text, API_TEXT, most_bytes=MAX_SENT_BYTES)
 
 
+def _parse_kept(text: SourceText) -> Parsed:
+    return replace(parse(text.text, text.file), source=text)
+
+
+def _key_of(statement: Statement, source: SourceText) -> str:
+    return keys_of(statement.kind, statement.name.value)[-1 if source.is_owned else 0]
+
+
 def _what_is_unfit(statement: Statement, printed: str) -> str | None:
     """Return why a statement cannot be kept by the API."""
     if isinstance(statement, CreateSources):
@@ -338,6 +384,17 @@ def _what_is_unfit(statement: Statement, printed: str) -> str | None:
     # printing doubles the quotes in names, so what was short enough may be too long now
     unfit = what_is_unfit(SourceText("", printed), MAX_STATEMENT_BYTES)
     return None if unfit is None else unfit.message
+
+
+def _only_in(statement: Statement, owners: Sequence[str]) -> Statement:
+    """Return a statement without the profiles that are of others."""
+    if not isinstance(statement, InsertNotification | Watch) or not statement.profiles:
+        return statement
+    return replace(statement, profiles=tuple(each for each in statement.profiles if each.value in owners))
+
+
+def _is_owned(statement: Statement, owners: Sequence[str]) -> bool:
+    return isinstance(statement, CreateProfile) or owner_of(statement.name.value) in owners
 
 
 def _is_of(profile: str, statement: Statement) -> bool:

@@ -13,14 +13,15 @@ from typing import Any, Protocol
 import structlog
 
 from proxyd.base.clock import Signal
+from proxyd.base.doers import current_doer
 from proxyd.base.ports import Channel, Clock, Message, WebhookState
 from proxyd.config.loading import SecretStore
 from proxyd.core.errors import ClusterError, DeliveryError, NotFoundError
-from proxyd.core.language import CreateReceiver, StatementKind, deliveries_of, find_named
+from proxyd.core.language import CreateReceiver, deliveries_of, find_named
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.profile import Declaration, found_name, plain_name
 from proxyd.daemon.declarations import Declarations
 from proxyd.notify.channels.message_forms import sent_text
 from proxyd.notify.channels.webhook import known_secret
@@ -125,7 +126,7 @@ class DeliveryQueries:
         """Return everything that led to a notification, its deliveries, and its texts."""
         found = await self.store.history.trace(notification_id)
         if found is None:
-            raise _no_notification(notification_id)
+            raise no_notification(notification_id)
         return replace(found, texts=await asyncio.to_thread(_texts, found.notification, self.zone))
 
     async def picture(self, notification_id: str) -> Picture:
@@ -134,7 +135,7 @@ class DeliveryQueries:
         if found is not None:
             return found
         if await self.store.history.trace(notification_id) is None:
-            raise _no_notification(notification_id)
+            raise no_notification(notification_id)
         raise NotFoundError(
             f"the notification {notification_id!r} has no screenshot: its rule keeps none, the probe took none, or it "
             "was deleted"
@@ -142,7 +143,7 @@ class DeliveryQueries:
 
     async def test_deliveries(self, rule: str) -> list[_DeliveryTest]:
         """Send a test message to every webhook, mail address and channel of a rule."""
-        declared = find_named("rule", rule, self.profiles.declaration.rules)
+        declared = find_named("rule", rule, self.profiles.shown.rules)
         newest = await self.store.history.find_notifications(Wanted(frozenset({rule})), before=None, limit=1)
         data = _as_test(rule, newest.rows)
 
@@ -158,9 +159,10 @@ class DeliveryQueries:
 
     async def test_receiver(self, name: str) -> list[_DeliveryTest]:
         """Send a test message to every webhook, mail address and channel of a receiver that has a name."""
-        receivers = self.profiles.texts.declared.get(StatementKind.RECEIVER, {})
-        _, declared = find_named("receiver", name, receivers)
+        receivers = self.profiles.receivers
+        _, declared = find_named("receiver", found_name(name, receivers, current_doer().profiles), receivers)
         assert isinstance(declared, CreateReceiver)
+        name = plain_name(name)
         data = _words_of_test(name, f"{_TEST}: what is told to {name} comes here")
 
         def test(delivery: Delivery) -> Awaitable[_DeliveryTest]:
@@ -202,7 +204,7 @@ class DeliveryQueries:
         for disabled in await self.store.list_disabled_endpoints():
             refused[disabled.endpoint, disabled.declared].append(disabled.rule)
         known = await self.store.webhooks.all()
-        names = await asyncio.to_thread(_receivers_of_webhooks, self.profiles.declaration)
+        names = await asyncio.to_thread(_receivers_of_webhooks, self.profiles.shown)
         shown = [replace(each, refused=tuple(refused[each.endpoint, each.declared])) for each in known]
         return [_under_name(each, names.get(each.endpoint, "")) for each in shown]
 
@@ -270,5 +272,6 @@ def _texts(notification: StoredNotification, zone: tzinfo | None) -> tuple[SentT
     return tuple(SentText(tuple(endpoints[each]), *text) for each, text in texts.items())
 
 
-def _no_notification(notification_id: str) -> NotFoundError:
+def no_notification(notification_id: str) -> NotFoundError:
+    """Return the error for a notification that does not exist, or not for whoever asks."""
     return NotFoundError(f"there is no notification {notification_id!r}; `proxyd notifications` lists the newest")

@@ -11,6 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from xml.etree import ElementTree
 
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import plain_name
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.core.texts.safe_text import for_xml, is_web
 from proxyd.store.listed_rows import StoredNotification
@@ -64,7 +65,7 @@ class Feed:
     @property
     def title(self) -> str:
         """The title that feed readers show."""
-        return self.profile if self.rule is None else f"{self.profile}: {self.rule}"
+        return self.profile if self.rule is None else f"{self.profile}: {plain_name(self.rule)}"
 
     @property
     def updated(self) -> str:
@@ -80,12 +81,12 @@ def entry(stored: StoredNotification) -> Entry:
     link = _text_of(first, _LINKS)
     return Entry(
         notification_id=stored.notification_id,
-        title=for_xml(heading(data, stored.rule))[:_LONGEST_TITLE],
+        title=for_xml(heading(data, plain_name(stored.rule)))[:_LONGEST_TITLE],
         link=next((each for each in (link, data.get("url")) if each and is_web(each)), None),
         published=iso_time(stored.event_s),
         updated=iso_time(stored.created_s),
-        rule=for_xml(stored.rule),
-        source=for_xml(stored.source_id),
+        rule=for_xml(plain_name(stored.rule)),
+        source=for_xml(plain_name(stored.source_id)),
         late=stored.late,
         muted=stored.muted,
         limited=stored.limited,
@@ -157,7 +158,8 @@ def _json_item(each: Entry) -> dict[str, Any]:
 def _content(stored: StoredNotification, items: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as HTML."""
     marks = "".join(f", {name}" for name in ("late", "muted", "limited") if getattr(stored, name))
-    head = f"<p>{_escape(stored.rule)} on {_escape(stored.source_id)}{marks} ({_escape(stored.notification_id)})</p>"
+    rule, source, identity = plain_name(stored.rule), plain_name(stored.source_id), stored.notification_id
+    head = f"<p>{_escape(rule)} on {_escape(source)}{marks} ({_escape(identity)})</p>"
     shown = "".join(_row(item) for item in items[:_MOST_ROWS])
     more = f"<p>and {len(items) - _MOST_ROWS} more</p>" if len(items) > _MOST_ROWS else ""
     return head + shown + more

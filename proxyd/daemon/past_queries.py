@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxyd.base.ports import Clock
 from proxyd.core.errors import NotFoundError
@@ -45,7 +45,11 @@ class PastQueries:
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source in the last days, newest first."""
         find_source(source_id, self._profiles.ready())
-        return await self._history.made_probes(source_id, before=before, limit=limit)
+        found = await self._history.made_probes(source_id, before=before, limit=limit)
+        seen = self._profiles.shown.rules
+        if seen is self._profiles.declaration.rules:
+            return found
+        return [each if each.rule in seen else replace(each, rule=None) for each in found]
 
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
         """Return when items of a source were published and seen, newest first."""
@@ -63,12 +67,14 @@ class PastQueries:
 
         Raises ``NotFoundError``: there is no event of that number.
         """
-        find_source(source_id, self._profiles.ready())
+        rules, declared = self._profiles.ready().rules, self._profiles.ready()
+        find_source(source_id, declared)
         event = await self._history.event(source_id, position)
         if event is None:
             raise NotFoundError(f"{source_id} has no item at {position}; it may be older than the setting retention")
         compiled = self._known.compiled
-        programs = [each for each in compiled.programs_of(source_id) if not each.is_of_source][:_MOST_FATES]
+        programs = [each for each in compiled.programs_of(source_id) if not each.is_of_source]
+        programs = [each for each in programs if each.rule.name in rules][:_MOST_FATES]
         declared_s = compiled.declaration_s(source_id)
         # The conditions of 100 rules may take a second, and the difference of a long page a third of one
         fates = await asyncio.to_thread(

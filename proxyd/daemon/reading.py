@@ -112,8 +112,7 @@ class Reading:
 
     async def articles(self, positions: Sequence[int], reader: ItemReader) -> list[StoredArticle]:
         """Return the items at some positions, at most a few hundred, that somebody reads, newest first."""
-        found, sources = await self.stored.articles(positions, reader.marks_as), await self.sources_of(reader)
-        return [each for each in found if sources is None or each.item.source_id in sources]
+        return await self.stored.articles(positions, reader.marks_as, await self.sources_of(reader))
 
     async def full_article(self, position: int, reader: ItemReader = NOBODY, *, again: bool = False) -> StoredArticle:
         """Return an item with the text of its page, if its source has FULL ARTICLES and its feed only a teaser.

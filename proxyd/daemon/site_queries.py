@@ -11,7 +11,7 @@ from proxyd.base.ports import Clock
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language import no_such
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.model.profile import Declaration, Source
+from proxyd.core.model.profile import Declaration, Source, owner_of, plain_name
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.known.state import SiteState
 from proxyd.core.rules.stages.site_uptime import Incident, SiteDay, Uptime, is_down, uptime
@@ -113,11 +113,11 @@ class SiteQueries:
 
     async def names(self) -> list[str]:
         """Return the names of the sites, in order; there may be many other sources."""
-        return await asyncio.to_thread(_sites_of, self._profiles.declaration)
+        return await asyncio.to_thread(_sites_of, self._profiles.shown)
 
     async def standings(self, names: Sequence[str]) -> list[SiteStanding]:
         """Return how some sites fare."""
-        now_s, declared = self._clock.time_s(), self._profiles.declaration.sources
+        now_s, declared = self._clock.time_s(), self._profiles.shown.sources
         since_day = int(now_s // _DAY_S) - _SHOWN_DAYS + 1
         states = await self._sites.states(names)
         days = await self._sites.days(names, since_day)
@@ -132,7 +132,7 @@ class SiteQueries:
 
     async def standing(self, name: str) -> SiteStanding:
         """Return how one site fares; raises ``NotFoundError``."""
-        source = self._profiles.declaration.sources.get(name)
+        source = self._profiles.shown.sources.get(name)
         if source is None or source.site is None:
             raise no_such("site", name, await self.names())
         return (await self.standings([name]))[0]
@@ -156,9 +156,10 @@ class SiteQueries:
 
     def _sites_with_names(self, wanted: Sequence[str]) -> list[str]:
         """Return the sites of some names: those of their sources, or those that AS gives them."""
-        declared = self._profiles.declaration.sources
-        names = _sites_of(self._profiles.declaration)
-        found = {self._profiles.texts.site_name(declared[name].url): name for name in names}
+        declared = self._profiles.shown.sources
+        names = _sites_of(self._profiles.shown)
+        shared = (name for name in names if owner_of(name) is None)  # others may give a site the same name
+        found = {self._profiles.texts.site_name(declared[name]): name for name in shared}
         found |= dict(zip(names, names, strict=True))
         return list(dict.fromkeys(found.get(each, each) for each in wanted))
 
@@ -179,7 +180,7 @@ class SiteQueries:
         state, detail = (UNKNOWN, "it is paused") if paused else _state(source, found, now_s)
         return SiteStanding(
             name=source.source_id,
-            title=self._profiles.texts.site_name(source.url) or source.source_id,
+            title=self._profiles.texts.site_name(source) or plain_name(source.source_id),
             url=source.url,
             state=state,
             detail=detail,

@@ -15,6 +15,7 @@ from proxyd.base.ports import Channel, Clock, DueDelivery, Message, Outbox, Reso
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef, shown_endpoint
 from proxyd.core.model.outcome import Picture
+from proxyd.core.model.profile import plain_name
 from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, wait_after_attempt_s
 from proxyd.net.http_values import without_path
 from proxyd.notify.channels.message_forms import digest
@@ -204,7 +205,7 @@ class Dispatcher:
             secret = known_secret(self._secrets, SecretRef(delivery.secret_kind, delivery.secret_name))
         message = Message(
             delivery.notification_id,
-            delivery.rule,
+            plain_name(delivery.rule),
             delivery.endpoint,
             delivery.body,
             self._clock.wall_s(),

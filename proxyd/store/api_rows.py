@@ -33,7 +33,7 @@ class Token:
     sha256: str
     created_s: float
     expires_s: float | None
-    profiles: tuple[str, ...] = ()  # which it reads; empty: all
+    profiles: tuple[str, ...] = ()  # the only ones that it reads and writes; empty: all
     person: str | None = None  # whose it is: it ends with the person, and does no more than the person may
     fever_sha256: str | None = None  # the hash of what clients of Fever send for it
     marks_as: str = ME  # for whom it marks items; not stored with it
@@ -71,7 +71,7 @@ class SqlAccess:
     async def add_token(self, token: Token) -> None:
         """Store a token; its name must be new."""
         doer = current_doer()
-        reads = f", reads {named(token.profiles)}" if token.profiles else ""
+        reads = f", of {named(token.profiles)}" if token.profiles else ""
 
         def write(connection: Connection) -> None:
             same = connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))

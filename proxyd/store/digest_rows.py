@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, false, func, select, update
 
 from proxyd.base.ports import Gathered
 from proxyd.core.model.day_parts import QuietHours
+from proxyd.core.model.profile import plain_name
 from proxyd.core.rules.known.state import Notification
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -156,4 +157,4 @@ def _contents_of_digest(members: Sequence[Any]) -> Gathered:
     most = {row.rule: row.most_items for row in members}
     most_items = None if None in most.values() else sum(most.values())
     ids, bodies = tuple(row.notification_id for row in members), tuple(row.body for row in members)
-    return Gathered(digest_id, ", ".join(most), ids, bodies, most_items, last.next_s)
+    return Gathered(digest_id, ", ".join(dict.fromkeys(map(plain_name, most))), ids, bodies, most_items, last.next_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -16,6 +16,7 @@ from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import Picture
+from proxyd.core.model.profile import owned_name, owner_of
 from proxyd.core.rules.answers.explanation import RuleWeek
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.stages.source_state import Calibration
@@ -234,6 +235,12 @@ class SqlHistory:
         c = t.notifications.c
         return await read_picture(self._read, select(c.picture).where(c.notification_id == notification_id))
 
+    async def is_of(self, notification_id: str, rules: Collection[str]) -> str | None:
+        """Return which of some rules made a notification, or ``None``."""
+        of_rules = _filter_of(Wanted(frozenset(rules))).with_only_columns(t.notifications.c.rule)
+        found = await self._read(of_rules.where(t.notifications.c.notification_id == notification_id))
+        return found[0].rule if found else None
+
     async def trace(self, notification_id: str) -> NotificationTrace | None:
         """Return a notification with its intervals, its probe's other findings and all attempts, or ``None``."""
         found = await self._read(select(t.notifications).where(t.notifications.c.notification_id == notification_id))
@@ -266,14 +273,20 @@ class SqlHistory:
         )
         return [_shown(DeliveryAttempt, row) for row in await self._read(query)]
 
-    async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
-        """Return the dead deliveries, newest first; ``before`` is the position of a delivery."""
+    async def dead_letters(
+        self, *, before: int | None, limit: int, rules: Collection[str] | None = None
+    ) -> list[DeadDelivery]:
+        """Return the dead deliveries, newest first; ``before`` is the position of a delivery.
+
+        Those of some ``rules`` or, if it is ``None``, of all.
+        """
         o, n = t.outbox.c, t.notifications.c
         query = (
             select(*(o.position, o.notification_id, n.rule, o.kind, o.endpoint, o.receiver))
             .add_columns(o.attempts, o.done_s, o.last_error)
             .join(t.notifications, n.notification_id == o.notification_id)
             .where(o.state == "dead", *([o.position < before] if before is not None else []))
+            .where(*([is_one_of(n.rule, rules)] if rules is not None else []))
             .order_by(o.position.desc())
             .limit(limit)
         )
@@ -308,10 +321,12 @@ def _intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     # after it was made
     c, data = t.intervals.c, _data(notification)
     start_s = _time_s(data.get("interval", {}).get("start"))
-    own = [each["source"] for each in data.get("pages", ())] or [notification.source_id]
+    pages = [*(each["source"] for each in data.get("pages", ())), *data.get("missing", ())]
+    owner = owner_of(notification.rule)  # messages have names without it
+    own = [*pages, *(owned_name(owner, each) for each in pages), notification.source_id]
     return (
         select(t.intervals)
-        .where(c.rule == notification.rule, is_one_of(c.source_id, [*own, *data.get("missing", ())]))
+        .where(c.rule == notification.rule, is_one_of(c.source_id, own))
         .where(c.start_s.between(start_s - _SAME_S, start_s + _SAME_S))
         .where(c.probed_s.between(start_s - _SAME_S, notification.created_s + _SAME_S))  # its probe came first
         .order_by(c.probed_s, c.interval_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
@@ -46,7 +46,7 @@ from proxyd.store.databases.connections import Connections
 from proxyd.store.listed_rows import FoundItem
 from proxyd.store.retention import delete_in_parts
 from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
-from proxyd.store.statements import Upsert, execute_many
+from proxyd.store.statements import Upsert, execute_many, is_one_of
 from proxyd.store.writer import Writer
 
 SHOWN_SEEDS = 20
@@ -236,11 +236,16 @@ class SqlReading:
         """Return an item with its fields, or ``None`` if there is none at that position."""
         return next(iter(await self.articles([position], person)), None)
 
-    async def articles(self, positions: Sequence[int], person: str = ME) -> list[StoredArticle]:
-        """Return the items at some positions, at most a few hundred, with their fields, newest first."""
+    async def articles(
+        self, positions: Sequence[int], person: str = ME, sources: Collection[str] | None = None
+    ) -> list[StoredArticle]:
+        """Return the items at some positions, at most a few hundred, with their fields, newest first.
+
+        Those of some ``sources`` or, if it is ``None``, of all.
+        """
 
         def read(connection: Connection) -> list[StoredArticle]:
-            found = _read_items(connection, positions, person)
+            found = _read_items(connection, positions, person, sources)
             known = [each.position for each in found]
             stored = connection.execute(select(_i.position, _i.fields).where(_i.position.in_(known)))
             texts = {row.position: row.fields for row in stored}
@@ -448,12 +453,15 @@ class _Scan:
             part, size = query.where(beyond(number, last)), _CHUNK
 
 
-def _read_items(connection: Connection, positions: Sequence[int], person: str) -> list[FoundItem]:
-    """Return the items at some positions, newest first."""
+def _read_items(
+    connection: Connection, positions: Sequence[int], person: str, sources: Collection[str] | None = None
+) -> list[FoundItem]:
+    """Return the items at some positions, newest first; those of some ``sources`` or, if it is ``None``, of all."""
     if not positions:
         return []
     query = _items_and_marks(person).add_columns(_i.item_id, _i.fields, _i.exact, _i.gone_s, _i.is_update)
     newest = query.where(_i.position.in_(positions)).order_by(_i.position.desc())
+    newest = newest if sources is None else newest.where(is_one_of(_i.source_id, sources))
     return [_found(row) for row in connection.execute(newest)]
 
 
@@ -475,9 +483,18 @@ class SqlItemSearch:
         self._turn = asyncio.Lock()
 
     async def search(
-        self, text: str, *, source_id: str | None, before: int | None, limit: int, person: str = ME
+        self,
+        text: str,
+        *,
+        source_id: str | None,
+        before: int | None,
+        limit: int,
+        person: str = ME,
+        sources: Collection[str] | None = None,
     ) -> list[FoundItem]:
         """Return the items that match a text, those seen last first; ``before`` is a position.
+
+        Only those of ``source_id``, if it is given, and of some ``sources``.
 
         Raises ``BadSearchError`` if the text has no words, or too many, and ``BusyError`` if others search for long.
         """
@@ -486,6 +503,7 @@ class SqlItemSearch:
         def read(connection: Connection) -> list[FoundItem]:
             is_sqlite = connection.dialect.name == "sqlite"
             query = _by_fts5(search, source_id, before) if is_sqlite else _by_gin(search, source_id, before)
+            query = query if sources is None else query.where(is_one_of(_i.source_id, sources))
             return _read_items(connection, connection.scalars(query.limit(limit)).all(), person)
 
         try:

@@ -25,7 +25,7 @@ class Person:
     scope: Scope
     reader: str  # the name under which their marks are stored
     since_s: float  # since when their sessions are valid: they were added, or chose the present password
-    profiles: tuple[str, ...] = ()  # which they read, and nothing else; empty: all
+    profiles: tuple[str, ...] = ()  # the only ones that they read and write; empty: all
     password: str | None = None  # its argon2 hash; ``None`` before they have chosen one
     invitation: str | None = None  # the SHA-256 of what their link holds, until they have used it
     invited_until_s: float | None = None

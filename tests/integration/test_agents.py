@@ -178,6 +178,7 @@ async def test_a_token_of_one_profile_lets_an_agent_see_nothing_of_another(runni
         "unmute": {"rule": "r"},
         "declare": {"statements": "WATCH 'https://b.example/feed';"},
     }
+    writing = {"mute", "unmute", "declare"}
     async with over_http(running, shown) as session:
         assert {each.name for each in (await session.list_tools()).tools} == set(asked)
         for name, given in asked.items():
@@ -186,7 +187,7 @@ async def test_a_token_of_one_profile_lets_an_agent_see_nothing_of_another(runni
             assert "Kettle" not in text, name
             assert "Ignore all" not in text, name
             assert "ntf_hidden" not in text, name
-            assert answer.is_error == (name not in {"list_items", "what_is_new"}), name
+            assert answer.is_error == (name in {"read_item", "explain_source", "explain_item", *writing}), name
         assert (await session.call_tool("list_items", {"view": "all", "profile": "P"})).is_error
         assert (await session.call_tool("what_is_new", {"since": iso_time(T0), "profile": "P"})).is_error
 

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER
+from proxyd.api.bounds import Within
 from proxyd.api.endpoint import Endpoint, listing, read_body
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError
@@ -24,6 +25,7 @@ class _ActionHandlers:
 
     def __init__(self, queries: Queries, listings: Listings) -> None:
         self._plans = listings.plans
+        self._profiles = queries.profiles
         self._moves = queries.moves
         self._suspensions = queries.suspensions
         self._deliveries = queries.deliveries
@@ -31,28 +33,36 @@ class _ActionHandlers:
 
     async def probe(self, request: web.Request) -> wire.Items[wire.ProbeAsked]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
-        return await self._plans.probe((await read_body(request, wire.ProbeWanted)).name)
+        asked = await read_body(request, wire.ProbeWanted)
+        name = self._profiles.named(asked.name, Subject.SOURCE, Subject.RULE, Subject.PROFILE)
+        return await self._plans.probe(name)
 
     async def list_moves(self) -> wire.Items[wire.MoveShown]:
         """List the permanent moves of sources, by source."""
-        found = await self._moves.all()
+        seen, found = self._profiles.shown.sources, await self._moves.all()
+        found = [each for each in found if each.source_id in seen]
         items = await asyncio.to_thread(lambda: [payloads.move(each) for each in found])
         return wire.Items[wire.MoveShown](items=items)
 
     async def accept_move(self, request: web.Request) -> wire.MoveMade:
         """Read a source where its permanent redirects lead, from now on and over restarts."""
         asked = await read_body(request, wire.MoveWanted)
-        made = await self._moves.accept(asked.source, to=asked.url)
+        made = await self._moves.accept(self._source(asked.source), to=asked.url)
         return wire.MoveMade(said=made.said, move=None if made.move is None else payloads.move(made.move))
 
     async def list_suspensions(self) -> wire.Items[wire.SuspensionShown]:
         """List the paused sources, and the muted rules and profiles."""
-        return wire.Items[wire.SuspensionShown](items=wire.SuspensionShown.list_of(self._suspensions.all()))
+        seen = self._profiles.shown
+        known = {Subject.SOURCE: seen.sources, Subject.RULE: seen.rules, Subject.PROFILE: seen.profiles}
+        found = self._suspensions.all()
+        if seen is not self._profiles.declaration:
+            found = [each for each in found if each.name in known.get(each.subject, ())]
+        return wire.Items[wire.SuspensionShown](items=wire.SuspensionShown.list_of(found))
 
     async def pause(self, request: web.Request) -> wire.SuspensionMade:
         """Pause a source: it is not probed, and pushes of its hub are not read, until it is resumed."""
         asked = await read_body(request, wire.SourceNamed)
-        return _made(await self._suspensions.pause(asked.source, asker(request)))
+        return _made(await self._suspensions.pause(self._source(asked.source), asker(request)))
 
     async def resume(self, request: web.Request) -> wire.SuspensionMade:
         """Probe a paused source again, or evaluate a rule again that was suspended because it failed too often."""
@@ -60,9 +70,11 @@ class _ActionHandlers:
         if (asked.name is None) == (asked.source is None):
             raise BadRequestError("give name, or source for a source")
         if asked.source is not None:
-            return _made(await self._suspensions.resume(asked.source, subject=Subject.SOURCE))
+            return _made(await self._suspensions.resume(self._source(asked.source), subject=Subject.SOURCE))
         subject = None if asked.subject is None else Subject(asked.subject)
-        return _made(await self._suspensions.resume(str(asked.name), subject=subject))
+        kinds = (Subject.SOURCE, Subject.RULE) if subject is None else (subject,)
+        name = self._profiles.named(str(asked.name), *kinds, to_change=True)
+        return _made(await self._suspensions.resume(name, subject=subject))
 
     async def mute(self, request: web.Request) -> wire.SuspensionMade:
         """Keep back the notifications of a rule, of every rule of a profile, or of all.
@@ -70,13 +82,21 @@ class _ActionHandlers:
         At the end each receiver gets one digest of what it missed.
         """
         asked = await read_body(request, wire.MuteWanted)
-        until_s = self._until_s(asked)
-        return _made(await self._suspensions.mute(asked.name, asker(request), subject=_subject(asked), until_s=until_s))
+        until_s, subject, name = self._until_s(asked), _subject(asked), self._mutable(asked)
+        return _made(await self._suspensions.mute(name, asker(request), subject=subject, until_s=until_s))
 
     async def unmute(self, request: web.Request) -> wire.SuspensionMade:
         """Send what a muted rule or profile kept back, as one digest for each receiver, or drop it."""
         asked = await read_body(request, wire.UnmuteWanted)
-        return _made(await self._suspensions.unmute(asked.name, subject=_subject(asked), drop=asked.drop))
+        return _made(await self._suspensions.unmute(self._mutable(asked), subject=_subject(asked), drop=asked.drop))
+
+    def _source(self, name: str) -> str:
+        return self._profiles.named(name, Subject.SOURCE, to_change=True)
+
+    def _mutable(self, asked: wire.MuteNamed) -> str:
+        subject = _subject(asked)
+        kinds = (Subject.RULE, Subject.PROFILE) if subject is None else (subject,)
+        return self._profiles.named(asked.name, *kinds, to_change=True)
 
     def _until_s(self, asked: wire.MuteWanted) -> float | None:
         if asked.until is not None and asked.for_s is not None:
@@ -101,15 +121,16 @@ def action_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint]
     """Return the endpoints of suspensions, moves and probes now."""
     handlers, made = _ActionHandlers(queries, listings), wire.SuspensionMade
     return (
-        listing("/api/v1/suspensions", handlers.list_suspensions, wire.Items[wire.SuspensionShown]),
+        listing("/api/v1/suspensions", handlers.list_suspensions, wire.Items[wire.SuspensionShown],
+                within=Within.PART),
         _action("pause", handlers.pause, made, wire.SourceNamed),
         _action("resume", handlers.resume, made, wire.ResumeWanted),
         _action("mute", handlers.mute, made, wire.MuteWanted),
         _action("unmute", handlers.unmute, made, wire.UnmuteWanted),
-        listing("/api/v1/moves", handlers.list_moves, wire.Items[wire.MoveShown]),
+        listing("/api/v1/moves", handlers.list_moves, wire.Items[wire.MoveShown], within=Within.PART),
         _action("moves", handlers.accept_move, wire.MoveMade, wire.MoveWanted),
         _action("probe", handlers.probe, wire.Items[wire.ProbeAsked], wire.ProbeWanted),
-    )
+    )  # fmt: skip
 
 
 def _action(
@@ -119,7 +140,8 @@ def _action(
     body: type[wire.WireModel],
 ) -> Endpoint:
     refused = (404, 409, 413, 422, 503)
-    return Endpoint("POST", f"/api/v1/{name}", "write", handler, answer, body=body, raises=refused, is_keyed=True)
+    path, within = f"/api/v1/{name}", Within.PART
+    return Endpoint("POST", path, "write", handler, answer, body=body, raises=refused, is_keyed=True, within=within)
 
 
 def _subject(asked: wire.MuteNamed) -> Subject | None:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import new_token
-from proxyd.api.bound_tokens import Within
+from proxyd.api.bounds import Within
 from proxyd.api.connection_limits import limit_send_time, refuse_foreign_hosts
 from proxyd.api.endpoint import Endpoint, json_response, listing, read_body, read_bytes
 from proxyd.api.listings import Listings
@@ -18,6 +18,7 @@ from proxyd.api.queries import Queries
 from proxyd.api.rest.live_streams import Streams
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language import find_named
+from proxyd.core.model.suspension import Subject
 
 _NO_API = (
     "this machine does not plan, so it does not answer the API: run the verb on a machine with a planner, or "
@@ -91,7 +92,9 @@ class _DeliveryHandlers:
 
     async def test_deliveries(self, request: web.Request) -> wire.Items[wire.TestResult]:
         """Send a test message to every receiver of a rule."""
-        results = await self._deliveries.test_deliveries((await read_body(request, wire.TestWanted)).rule)
+        asked = await read_body(request, wire.TestWanted)
+        rule = self._profiles.named(asked.rule, Subject.RULE, to_change=True)
+        results = await self._deliveries.test_deliveries(rule)
         return wire.Items[wire.TestResult](items=wire.TestResult.list_of(results))
 
     async def test_receiver(self, request: web.Request) -> wire.Items[wire.TestResult]:
@@ -111,7 +114,7 @@ class _DeliveryHandlers:
         )
         if asked.person is not None and await self._people.find(asked.person) is None:
             raise NotFoundError(f"there is no person {asked.person!r}; `proxyd person list` shows them")
-        for each in asked.profiles:
+        for each in asked.profiles if asked.scope == "read" else ():  # who writes may declare them first
             find_named("profile", each, self._profiles.ready().profiles)
         await self._access.add_token(token)
         return wire.TokenMade(name=token.name, scope=token.scope, token=shown)
@@ -127,20 +130,23 @@ def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -
     handlers, listed = _DeliveryHandlers(queries), listings.deliveries
     return (
         listing("/api/v1/notifications", listed.list_notifications, wire.Page[wire.NotificationListed], wire.Found,
-                raises=(404, 503), within=Within.QUERY),
-        listing("/api/v1/notifications/{id}", listed.get_notification, wire.NotificationTraced, raises=(404,)),
-        listing("/api/v1/notifications/{id}/screenshot", listed.get_screenshot, "image/*", raises=(404,)),
+                raises=(404, 503), within=Within.PART),
+        listing("/api/v1/notifications/{id}", listed.get_notification, wire.NotificationTraced, raises=(404,),
+                within=Within.NOTIFICATION),
+        listing("/api/v1/notifications/{id}/screenshot", listed.get_screenshot, "image/*", raises=(404,),
+                within=Within.NOTIFICATION),
         Endpoint("POST", "/api/v1/notifications/{id}/replay", "write", handlers.replay, wire.Replayed, status=202,
-                 raises=(404, 409, 422), is_keyed=True),
+                 raises=(404, 409, 422), is_keyed=True, within=Within.NOTIFICATION),
         Endpoint("GET", "/api/v1/stream", "read", streams.follow, "text/event-stream", wire.Followed,
-                 raises=(404, 503), within=Within.QUERY),
-        listing("/api/v1/deliveries/dead", listed.list_dead_letters, wire.Page[wire.DeadLetter], wire.ListWindow),
+                 raises=(404, 503), within=Within.PART),
+        listing("/api/v1/deliveries/dead", listed.list_dead_letters, wire.Page[wire.DeadLetter], wire.ListWindow,
+                within=Within.PART),
         Endpoint("POST", "/api/v1/deliveries/replay", "write", handlers.replay_dead, wire.Replayed, status=202,
                  raises=(409, 422), is_keyed=True),
         Endpoint("POST", "/api/v1/deliveries/test", "write", handlers.test_deliveries, wire.Items[wire.TestResult],
-                 body=wire.TestWanted, raises=(404, 409, 413, 422), is_keyed=True),
+                 body=wire.TestWanted, raises=(404, 409, 413, 422), is_keyed=True, within=Within.PART),
         Endpoint("POST", "/api/v1/receivers/{name}/test", "write", handlers.test_receiver, wire.Items[wire.TestResult],
-                 raises=(404, 409, 422, 503), is_keyed=True),
+                 raises=(404, 409, 422, 503), is_keyed=True, within=Within.PART),
         listing("/api/v1/webhooks", listed.list_webhooks, wire.Items[wire.WebhookShown]),
         listing("/api/v1/audit", listed.list_audit, wire.Page[wire.DeedShown], wire.ListWindow, scope="write"),
         listing("/api/v1/tokens", listed.list_tokens, wire.Items[wire.TokenShown], scope="admin"),

@@ -29,6 +29,7 @@ from proxyd.api.rest.phone_reading import (
     subscribed,
 )
 from proxyd.base.doers import acting
+from proxyd.core.model.profile import plain_name
 from proxyd.daemon.reading import ItemReader
 from proxyd.store.item_rows import PlaceFilter, Shelf, View
 
@@ -224,7 +225,7 @@ def _feed(source: Source, number: int, now_s: int) -> dict[str, Any]:
     return {
         "id": number,
         "favicon_id": 0,
-        "title": source.source_id,
+        "title": plain_name(source.source_id),
         "url": source.url,
         "site_url": home_of(source.url),
         "is_spark": 0,

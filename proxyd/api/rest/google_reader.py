@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from proxyd.api.auth import BEARER, SCOPES, Quotas, doer_of, reader_of, token_of
-from proxyd.api.problems import BadRequestError, Handler, too_many
+from proxyd.api.bounds import answer_with_plain_names
+from proxyd.api.problems import BadRequestError, Handler, problems, too_many
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.phone_reading import (
     MOST_CHARACTERS,
@@ -31,7 +32,7 @@ from proxyd.api.rest.phone_reading import (
     read_parameters,
     subscribed,
 )
-from proxyd.base.doers import acting
+from proxyd.base.doers import acting, current_doer
 from proxyd.core.errors import ConfigError
 from proxyd.core.language import (
     DropStatement,
@@ -45,6 +46,7 @@ from proxyd.core.language import (
     parse,
 )
 from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_text
+from proxyd.core.model.profile import found_name
 from proxyd.daemon.declared_texts import API_TEXT
 from proxyd.daemon.reading import ItemReader
 from proxyd.store.api_rows import Token
@@ -126,7 +128,8 @@ class GoogleReader:
                 return web.Response(status=403, text=f"this needs a token of scope {scope}; yours is {token.scope}")
             request[BEARER] = token
             with acting(doer_of(request, token, "reader")):
-                return await handler(request)
+                await self._queries.profiles.prepare()
+                return answer_with_plain_names(await problems(request, handler), token.profiles)
 
         return guard
 
@@ -147,7 +150,7 @@ class GoogleReader:
         return await json_answer({"tags": [{"id": f"{_STATE}starred"}, *labels]})
 
     async def _subscriptions(self, request: web.Request) -> web.Response:
-        declaration, reader = self._queries.profiles.declaration, reader_of(request)
+        declaration, reader = self._queries.profiles.shown, reader_of(request)
         folders, sources = await self._reading.folders_of(reader), await self._reading.sources_of(reader)
         listed = await asyncio.to_thread(_subscriptions, declaration, folders, sources)
         return await json_answer({"subscriptions": listed})
@@ -194,12 +197,16 @@ class GoogleReader:
 
     async def _shelf(self, asked: _Stream, reader: ItemReader, states: Collection[str] = _STATES) -> Shelf:
         if asked.name.startswith("feed/"):
-            return await self._reading.shelf(asked.view, reader, source=asked.name.removeprefix("feed/"))
+            return await self._reading.shelf(asked.view, reader, source=self._source(asked.name.removeprefix("feed/")))
         if asked.name.startswith(_LABEL):
             return await self._reading.shelf(asked.view, reader, profile=asked.name.removeprefix(_LABEL))
         if asked.name.removeprefix(_STATE) in states:
             return await self._reading.shelf(asked.view, reader)
         raise BadRequestError(f"there is no stream {asked.name[:100]!r}")
+
+    def _source(self, name: str) -> str:
+        """Return the full name of a source."""
+        return found_name(name, self._queries.profiles.shown.sources, current_doer().profiles)
 
     async def _shown(
         self, positions: Sequence[int], reader: ItemReader, most: int = MOST_CHARACTERS
@@ -207,7 +214,7 @@ class GoogleReader:
         """Return the items at some positions, the first of them with content, of ``most`` characters in all."""
         articles = await self._reading.articles(positions, reader)
         folders = await self._reading.folders_of(reader)
-        declaration = self._queries.profiles.declaration
+        declaration = self._queries.profiles.shown
         return await asyncio.to_thread(
             lambda: [_item(each, folders, declaration) for each in phone_items(articles, most)]
         )
@@ -266,19 +273,21 @@ class GoogleReader:
         except ConfigError as error:
             raise BadRequestError("; ".join(error.problems)) from error
         (watch,) = parse(text).statements
-        known = self._queries.profiles.declaration
-        same = known.rules.get(watch.name.value)
+        known, owners = self._queries.profiles.shown, current_doer().profiles
+        same = known.rules.get(found_name(watch.name.value, known.rules, owners))
         url = found.outcome.source_id
         if same is not None and not any(known.sources[each].url == url for each in same.source_ids[:1]):
             raise BadRequestError(f"{watch.name.value} is the name of another watch: add this one on the dashboard")
         if same is None:
             await self._queries.profiles.declare(text, instead_of=known, by=by)
-        return self._queries.profiles.declaration.rules[watch.name.value].source_ids[0]
+        known = self._queries.profiles.shown
+        return known.rules[found_name(watch.name.value, known.rules, owners)].source_ids[0]
 
     async def _replace(self, name: str, change: Callable[[Statement], Statement], by: str) -> None:
         """Declare another statement in place of that of a source."""
-        known, written = self._queries.profiles.declaration, self._queries.profiles.texts.written_of(_SOURCE, name)
-        if written is None:
+        known, name = self._queries.profiles.shown, self._source(name)
+        written = self._queries.profiles.texts.written_of(_SOURCE, name)
+        if written is None or name not in known.sources:
             raise no_such_source(name, known)
         if written.origin != API_TEXT:
             raise BadRequestError(f"{written.origin}, line {written.line} declares {name}; change it there")

@@ -128,6 +128,7 @@ class Streams:
         if newest < last:  # the position is from another database, or all before it has expired
             last = 0
         while last < newest and not await self._is_dropped(to):
+            await self._profiles.prepare()
             found = await self._history.find_between(to.which(), last, newest, limit=self._settings.batch)
             for row in found.rows:
                 if self._has_expired(to):

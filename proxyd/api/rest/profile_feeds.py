@@ -13,7 +13,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER, Quotas
-from proxyd.api.bound_tokens import Within
+from proxyd.api.bounds import Within
 from proxyd.api.endpoint import Endpoint, read_bytes, read_query
 from proxyd.api.problems import BadRequestError, too_many
 from proxyd.api.queries import Queries

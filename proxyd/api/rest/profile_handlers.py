@@ -12,7 +12,7 @@ from aiohttp import ETag, web
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER
-from proxyd.api.bound_tokens import Within
+from proxyd.api.bounds import Within
 from proxyd.api.endpoint import Endpoint, json_of, json_response, listing, model_of_body, read_bytes, read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
@@ -20,19 +20,20 @@ from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
 from proxyd.core.language import (
     MAX_SENT_BYTES,
     Parsed,
     Statement,
-    StatementKind,
     format_statements,
     merge_listing,
     opml_of,
     read_listing,
 )
 from proxyd.core.language.hidden_addresses import hide_channels, hide_channels_in_json
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.profile import Declaration, owner_of
+from proxyd.core.rules.answers.advice import PlanCost
 from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf, origin
 
 _TEXTS = ("text/plain", "application/octet-stream")
@@ -71,12 +72,12 @@ class ProfileHandlers:
         return answer
 
     def _written(self, name: str, *, is_hidden: bool) -> tuple[str, wire.DeclarationWritten]:
-        texts = self._profiles.texts  # once: another declaration may come meanwhile
-        text, declared = texts.text_of(name), declaration_of(texts.statements_of(name))
-        if not is_hidden:
+        texts, owners = self._profiles.texts, current_doer().profiles  # once: another declaration may come meanwhile
+        text, declared = texts.text_of(name, owners), declaration_of(texts.statements_of(name, owners))
+        if not is_hidden and not owners:
             return text, declared
         shown = hide_channels_in_json(declared.model_dump_json(by_alias=True))
-        return hide_channels(text), wire.DeclarationWritten.model_validate_json(shown)
+        return hide_channels(text) if is_hidden else text, wire.DeclarationWritten.model_validate_json(shown)
 
     async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.
@@ -112,7 +113,7 @@ class ProfileHandlers:
         only_if = _only_if(request)
         if dry_run:
             changes, cost = await self._profiles.try_out(text, only_if=only_if)
-            return json_response(_made(changes, payloads.cost(cost), fault))
+            return json_response(_made(changes, payloads.cost(cost_as_seen(cost)), fault))
         return _made(await self._profiles.declare(text, only_if=only_if, by=asker(request)), fault=fault)
 
     async def import_feeds(self, request: web.Request) -> wire.ImportMade | web.Response:
@@ -130,7 +131,8 @@ class ProfileHandlers:
     async def import_list(self, body: bytes, asked: wire.Listing, to: Sequence[str] = ()) -> wire.ImportMade:
         """Declare the feeds of a list and tell the mail addresses and chats ``to``, or only check it."""
         for _ in range(_MOST_MERGED):
-            known = self._profiles.ready()
+            self._profiles.ready()  # raises while the daemon starts
+            known = self._profiles.declaration
             async with self._in_turn():
                 texts, counts = await asyncio.to_thread(_merge_listing, body, asked, known, to)
             if asked.dry_run:
@@ -156,7 +158,7 @@ class ProfileHandlers:
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
         self._profiles.ready()  # raises while the daemon starts
-        names, declared = await self._choices.names(), self._profiles.declaration
+        names, declared = await self._choices.names(), self._profiles.shown
 
         def write() -> bytes:
             return opml_of(declared, names).encode()
@@ -188,7 +190,7 @@ class ProfileHandlers:
 
     async def list_receivers(self) -> wire.Items[wire.ReceiverShown]:
         """List the receivers with their texts, by name; these may hold tokens, so it takes a token of scope write."""
-        declared = self._profiles.texts.declared.get(StatementKind.RECEIVER, {})
+        declared = self._profiles.receivers
         return wire.Items[wire.ReceiverShown](items=await asyncio.to_thread(_receivers_shown, declared))
 
     async def restore(self, request: web.Request) -> wire.ChangesMade:
@@ -202,6 +204,12 @@ class ProfileHandlers:
         return refusal_of_reload(errors) if errors else wire.Reloaded()
 
 
+def cost_as_seen(cost: PlanCost) -> PlanCost:
+    """Return a cost as whoever asks may see it: without what the sources and rules of others ask for."""
+    owners = current_doer().profiles
+    return cost.of_rules(lambda rule: owner_of(rule) in owners) if owners else cost
+
+
 def _receivers_shown(declared: Mapping[str, tuple[str, Statement]]) -> list[wire.ReceiverShown]:
     return [
         wire.ReceiverShown(name=name, declared_by=origin(file), text=format_statements([statement]))
@@ -213,35 +221,41 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
     """Return the endpoints of profiles, rules, domains and sources."""
     handlers, declared, planned = ProfileHandlers(queries, listings), listings.profiles, listings.plans
     return (
-        listing("/api/v1/profiles", declared.list_profiles, wire.Page[wire.ProfileListed], wire.ListWindow),
+        listing("/api/v1/profiles", declared.list_profiles, wire.Page[wire.ProfileListed], wire.ListWindow,
+                within=Within.PART),
         Endpoint("POST", "/api/v1/profiles", "write", handlers.declare, wire.ChangesMade, wire.DryRun,
                  wire.DeclarationWritten, _TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422, 503),
-                 is_keyed=True, is_conditional=True, most_bytes=_MOST_DECLARED),
+                 is_keyed=True, is_conditional=True, most_bytes=_MOST_DECLARED, within=Within.PART),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
                  is_tagged=True, within=Within.PROFILE),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
-                 wire.ProfileDropped, raises=(400, 404, 409, 412, 422, 503), is_conditional=True),
-        listing("/api/v1/receivers", handlers.list_receivers, wire.Items[wire.ReceiverShown], scope="write"),
+                 wire.ProfileDropped, raises=(400, 404, 409, 412, 422, 503), is_conditional=True,
+                 within=Within.PROFILE),
+        listing("/api/v1/receivers", handlers.list_receivers, wire.Items[wire.ReceiverShown], scope="write",
+                within=Within.PART),
         listing("/api/v1/removed", handlers.list_removed, wire.Items[wire.RemovedShown], scope="write"),
         Endpoint("POST", "/api/v1/removed/{id}/restore", "write", handlers.restore, wire.ChangesMade,
                  raises=(404, 409, 422, 503), is_keyed=True),
         Endpoint("POST", "/api/v1/import", "write", handlers.import_feeds, wire.ImportMade, wire.Listing,
                  texts=_LISTINGS, status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True,
                  most_bytes=MOST_LISTED),
-        Endpoint("GET", "/api/v1/export", "read", handlers.export_feeds, "text/x-opml", raises=(503,)),
-        listing("/api/v1/rules", declared.list_rules, wire.Page[wire.Rule], wire.ListWindow),
+        Endpoint("GET", "/api/v1/export", "read", handlers.export_feeds, "text/x-opml", raises=(503,),
+                 within=Within.PART),
+        listing("/api/v1/rules", declared.list_rules, wire.Page[wire.Rule], wire.ListWindow, within=Within.PART),
         listing("/api/v1/rules/{name}", declared.get_rule, wire.Rule, raises=(404, 503), within=Within.RULE),
         listing("/api/v1/rules/{name}/intervals", planned.list_intervals, wire.Items[wire.IntervalOfRule],
                 wire.DaysOfIntervals, raises=(404, 503), within=Within.RULE),
-        listing("/api/v1/domains", declared.list_domains, wire.Page[wire.DomainShown], wire.ListWindow),
+        listing("/api/v1/domains", declared.list_domains, wire.Page[wire.DomainShown], wire.ListWindow,
+                within=Within.PART),
         listing("/api/v1/sources", declared.list_sources, wire.Page[wire.SourceListed], wire.SourcesWindow,
-                raises=(404,)),
+                raises=(404,), within=Within.PART),
         listing("/api/v1/sources/{name}/probes", planned.list_probes, wire.Page[wire.ProbeMade], wire.ListWindow,
-                raises=(404,)),
+                raises=(404,), within=Within.SOURCE),
         listing("/api/v1/sources/{name}/items", planned.list_items, wire.Page[wire.ItemEvent], wire.ListWindow,
                 raises=(404,), within=Within.SOURCE),
-        listing("/api/v1/sources/{name}/items/{position}", planned.get_fates, wire.ItemFates, raises=(404,)),
-        listing("/api/v1/explain/{name}", declared.explain, wire.Explained, raises=(404,)),
+        listing("/api/v1/sources/{name}/items/{position}", planned.get_fates, wire.ItemFates, raises=(404,),
+                within=Within.SOURCE),
+        listing("/api/v1/explain/{name}", declared.explain, wire.Explained, raises=(404,), within=Within.SOURCE),
         Endpoint("POST", "/api/v1/reload", "write", handlers.reload, wire.Reloaded, raises=(409, 422), is_keyed=True),
     )  # fmt: skip
 

@@ -14,16 +14,16 @@ from yarl import URL
 from proxyd.api import wire
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
-from proxyd.api.rest.profile_handlers import ProfileHandlers
+from proxyd.api.rest.profile_handlers import ProfileHandlers, cost_as_seen
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, said_of, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.base.clock import zone_name
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import BusyError, ConfigError
 from proxyd.core.language import (
     Parsed,
-    StatementKind,
     Watch,
     address_to_watch,
     format_statements,
@@ -44,6 +44,7 @@ from proxyd.core.language.watch_wishes import (
     watch_text,
 )
 from proxyd.core.model.item import Value
+from proxyd.core.model.profile import found_name, owner_of, plain_name
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
 from proxyd.daemon.discovery import Discovered, Way, why_no_value
@@ -187,7 +188,7 @@ class AddPages:
 
     def _source_at(self, url: str) -> str | None:
         """Return the name of a source that is read at an address; it may have been declared by an import."""
-        declared = self._profiles.declaration.sources.values()
+        declared = self._profiles.shown.sources.values()
         return next((each.source_id for each in declared if each.url == url and each.site is None), None)
 
     async def _look(self, written: str) -> Discovered:
@@ -206,17 +207,23 @@ class AddPages:
 
     def _receivers(self) -> Collection[str]:
         """Return the names of receivers."""
-        return self._profiles.texts.declared.get(StatementKind.RECEIVER, {})
+        known = self._profiles.receivers
+        return [plain_name(each) for each in known] if current_doer().profiles else known
 
     def _watch_at(self, url: str, title: str) -> Watch | None:
         """Return the WATCH of an address that goes by its address or by its title."""
         name = next((watch.name.value for watch in _watches(parse(watch_text(WatchWish(url))))), "")
-        found = (self._profiles.texts.watch_of(each) for each in (name, title))
+        found = (self._profiles.texts.watch_of(self._full(each)) for each in (name, title))
         return next((watch for watch in found if watch is not None and watch.url.value == url), None)
 
     def _free(self, title: str) -> str:
         """Return the title of a feed if no rule is called so, else nothing: the name is the address then."""
-        return "" if title in self._profiles.declaration.rules else title
+        return "" if self._full(title) in self._profiles.shown.rules else title
+
+    def _full(self, rule: str) -> str:
+        """Return the full name of a rule of whoever asks."""
+        owners = current_doer().profiles
+        return found_name(rule, self._profiles.shown.rules, owners) if owners else rule
 
     async def add(self, request: web.Request) -> web.StreamResponse:
         """Declare what the form asks for, or show it and its cost."""
@@ -235,7 +242,7 @@ class AddPages:
                     *(request, chosen),
                     text=hide_channels(text),
                     value=value,
-                    cost=payloads.cost(cost),
+                    cost=payloads.cost(cost_as_seen(cost)),
                     warnings=warnings,
                     shown=shown,
                     watched=old and hide_channels(old),
@@ -265,11 +272,18 @@ class AddPages:
         """Return a text whose WATCH keeps the options of the one that it replaces, and that one, if there is one."""
         parsed = parse(text)
         (watch,) = _watches(parsed) or (None,)
-        old = None if watch is None else self._profiles.texts.watch_of(watch.name.value)
+        old = None if watch is None else self._own_watch(watch.name.value)
         if watch is None or old is None:
             return text, None
         others = [each for each in parsed.statements if each is not watch]
         return format_statements([*others, with_options_of(old, watch)]), format_statements([old])
+
+    def _own_watch(self, name: str) -> Watch | None:
+        """Return the WATCH of a rule if whoever asks may change it."""
+        full, owners = self._full(name), current_doer().profiles
+        rule = self._profiles.shown.rules.get(full)
+        is_own = not owners or (rule is not None and owner_of(full) in owners)
+        return self._profiles.texts.watch_of(full) if is_own else None
 
     async def add_list(self, request: web.Request) -> web.StreamResponse:
         """Declare the feeds of an uploaded list."""
@@ -302,7 +316,7 @@ class AddPages:
         nothing = dict.fromkeys(
             ("shown", "error", "text", "value", "cost", "warnings", "watched", "followed", "is_silent")
         )
-        profiles = sorted(self._profiles.declaration.profiles)[:_MOST_PROFILES]
+        profiles = sorted(self._profiles.shown.profiles)[:_MOST_PROFILES]
         receivers = sorted(self._receivers())[:_MOST_RECEIVERS]
         known = {"digests": tuple(DIGESTS), "profiles": profiles, "little_text": _LITTLE_TEXT, "receivers": receivers}
         return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **known, **facts})

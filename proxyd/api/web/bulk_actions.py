@@ -98,7 +98,7 @@ class BulkActions:
 
     async def _remove(self, names: Sequence[str], kind: StatementKind, by: str) -> _Done:
         done = _Done()
-        known, written = self._profiles.declaration, self._written(names, kind, done)
+        known, written = self._profiles.shown, self._written(names, kind, done)
         drops = [DropStatement(each.statement.kind, each.statement.name) for each in written]
         if drops:
             await self._profiles.declare(format_statements(drops), instead_of=known, by=by)
@@ -109,7 +109,7 @@ class BulkActions:
         """Put each WATCH into a profile, where it ``stays`` also in those where it is."""
         if not profile:
             raise BadRequestError("write the name of a profile to put them into")
-        done, known, moved = _Done(), self._profiles.declaration, list[Statement]()
+        done, known, moved = _Done(), self._profiles.shown, list[Statement]()
         for each in self._written(names, kind, done):
             if isinstance(each.statement, CreateSource) and not stays and self._is_folder(profile, each.statement):
                 page_class = replace(each.statement.page_class, domain=profile)  # its class is what its folder is about
@@ -125,8 +125,8 @@ class BulkActions:
 
     def _is_folder(self, profile: str, statement: CreateSource) -> bool:
         """Whether a profile has a domain of its name with the class of an imported source, as lists make them."""
-        domain = self._profiles.declaration.domains.get(profile)
-        is_own = statement.page_class.domain in self._profiles.declaration.profiles
+        domain = self._profiles.shown.domains.get(profile)
+        is_own = statement.page_class.domain in self._profiles.shown.profiles
         return is_own and domain is not None and statement.page_class.name in domain.classes
 
     def _written(self, names: Sequence[str], kind: StatementKind, done: _Done) -> list[WrittenStatement]:

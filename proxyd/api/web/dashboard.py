@@ -6,11 +6,13 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
 
 from proxyd.api.auth import SCOPES, new_token
+from proxyd.api.bounds import Within
 from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
 from proxyd.api.passwords import MailedLinks
@@ -72,7 +74,7 @@ class Dashboard:
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
-        gate = PageGate(self._sessions, self._renderer.problem, self._peers, self._header)
+        gate = PageGate(self._queries, self._sessions, self._renderer.problem, self._peers, self._header)
         app.middlewares.append(gate.show_not_found)
         app.on_shutdown.append(self._links.end)
         for route in self.routes():
@@ -90,11 +92,12 @@ class Dashboard:
         people = PeoplePages(self._queries, self._renderer)
         receivers = ReceiverPages(self._queries, self._renderer)
         actions, bulk = Actions(self._queries), BulkActions(self._queries)
+        of_source = partial(WebRoute, is_of_source=True, within=Within.SOURCE)
         return (
             WebRoute("GET", "/static/{file}", None, self.static),
             WebRoute("GET", "/sign-in", None, entrance.form),
             WebRoute("POST", "/sign-in", None, entrance.sign_in),
-            WebRoute("POST", "/sign-out", "read", entrance.sign_out, is_for_readers=True),
+            WebRoute("POST", "/sign-out", "read", entrance.sign_out, within=Within.PART),
             WebRoute("POST", "/sign-in/link", None, entrance.ask_for_link),
             WebRoute("GET", "/sign-in/link/{secret}", None, entrance.show_link),
             WebRoute("POST", "/sign-in/link/{secret}", None, entrance.use_link),
@@ -102,21 +105,21 @@ class Dashboard:
             WebRoute("GET", BACK_PATH, None, entrance.come_back),
             WebRoute("GET", "/welcome/{secret}", None, entrance.welcome),
             WebRoute("POST", "/welcome/{secret}", None, entrance.choose_password),
-            WebRoute("GET", "/account", "read", entrance.account, is_for_readers=True),
-            WebRoute("POST", "/account/password", "read", entrance.change_password, is_for_readers=True),
-            WebRoute("POST", "/account/sessions/end", "read", entrance.end_others, is_for_readers=True),
-            WebRoute("POST", "/account/tokens", "read", entrance.make_token, is_for_readers=True),
-            WebRoute("POST", "/account/tokens/{name}/drop", "read", entrance.drop_token, is_for_readers=True),
+            WebRoute("GET", "/account", "read", entrance.account, within=Within.PART),
+            WebRoute("POST", "/account/password", "read", entrance.change_password, within=Within.PART),
+            WebRoute("POST", "/account/sessions/end", "read", entrance.end_others, within=Within.PART),
+            WebRoute("POST", "/account/tokens", "read", entrance.make_token, within=Within.PART),
+            WebRoute("POST", "/account/tokens/{name}/drop", "read", entrance.drop_token, within=Within.PART),
             WebRoute("GET", "/people", "admin", people.people),
             WebRoute("POST", "/people", "admin", people.invite),
             WebRoute("POST", "/people/{name}/drop", "admin", people.drop),
             WebRoute("GET", "/", "read", news.news),
-            WebRoute("GET", "/search", "read", news.search),
-            WebRoute("GET", "/read", "read", reader.items, is_for_readers=True),
-            WebRoute("POST", "/read/marks", "read", reader.mark_many, is_for_readers=True),
-            WebRoute("GET", "/read/{position}", "read", reader.article, is_for_readers=True, policy=POLICY_OF_ARTICLES),
-            WebRoute("POST", "/read/{position}/mark", "read", reader.mark, is_for_readers=True),
-            WebRoute("POST", "/read/{position}/fetch", "read", reader.fetch, is_for_readers=True),
+            WebRoute("GET", "/search", "read", news.search, within=Within.PART),
+            WebRoute("GET", "/read", "read", reader.items, within=Within.PART),
+            WebRoute("POST", "/read/marks", "read", reader.mark_many, within=Within.PART),
+            WebRoute("GET", "/read/{position}", "read", reader.article, within=Within.PART, policy=POLICY_OF_ARTICLES),
+            WebRoute("POST", "/read/{position}/mark", "read", reader.mark, within=Within.PART),
+            WebRoute("POST", "/read/{position}/fetch", "read", reader.fetch, within=Within.PART),
             WebRoute("GET", "/state", "read", pages.state),
             WebRoute("GET", "/more", "read", pages.more),
             WebRoute("GET", "/settings", "read", pages.settings),
@@ -128,57 +131,70 @@ class Dashboard:
             WebRoute("POST", "/receivers/{name}/remove", "write", statements.remove),
             WebRoute("POST", "/settings/mute", "write", actions.mute),
             WebRoute("POST", "/settings/unmute", "write", actions.unmute),
-            WebRoute("GET", "/sources", "read", pages.sources),
+            WebRoute("GET", "/sources", "read", pages.sources, within=Within.PART),
             WebRoute("POST", "/sources", "write", bulk.sources),
             WebRoute("POST", "/rules", "write", bulk.rules),
-            WebRoute("GET", "/add", "write", adding.form),
-            WebRoute("POST", "/add", "write", adding.add),
+            WebRoute("GET", "/add", "write", adding.form, within=Within.PART),
+            WebRoute("POST", "/add", "write", adding.add, within=Within.PART),
             WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),
-            WebRoute("GET", "/sources/{name}", "read", subjects.source, is_of_source=True),
-            WebRoute("GET", "/sources/{name}/items/{position}", "read", subjects.item, is_of_source=True),
-            WebRoute("GET", "/sources/{name}/history", "read", histories.history, is_of_source=True),
-            WebRoute("GET", "/sources/{name}/why", "read", subjects.why, is_of_source=True),
-            WebRoute("GET", "/rules/{name}/change", "write", statements.form),
-            WebRoute("GET", "/sources/{name}/change", "write", statements.form),
-            WebRoute("POST", "/rules/{name}/change", "write", statements.save),
-            WebRoute("POST", "/sources/{name}/change", "write", statements.save),
-            WebRoute("POST", "/rules/{name}/remove", "write", statements.remove),
-            WebRoute("POST", "/sources/{name}/remove", "write", statements.remove),
+            of_source("GET", "/sources/{name}", "read", subjects.source),
+            WebRoute(
+                "GET",
+                "/sources/{name}/items/{position}",
+                "read",
+                subjects.item,
+                is_of_source=True,
+                within=Within.SOURCE,
+            ),
+            WebRoute(
+                "GET", "/sources/{name}/history", "read", histories.history, is_of_source=True, within=Within.SOURCE
+            ),
+            of_source("GET", "/sources/{name}/why", "read", subjects.why),
+            WebRoute("GET", "/rules/{name}/change", "write", statements.form, within=Within.RULE),
+            WebRoute("GET", "/sources/{name}/change", "write", statements.form, within=Within.SOURCE),
+            WebRoute("POST", "/rules/{name}/change", "write", statements.save, within=Within.RULE),
+            WebRoute("POST", "/sources/{name}/change", "write", statements.save, within=Within.SOURCE),
+            WebRoute("POST", "/rules/{name}/remove", "write", statements.remove, within=Within.RULE),
+            WebRoute("POST", "/sources/{name}/remove", "write", statements.remove, within=Within.SOURCE),
             WebRoute("GET", "/removed", "write", statements.list_removed),
             WebRoute("POST", "/removed/{id}/restore", "write", statements.restore),
-            WebRoute("GET", "/rules", "read", pages.rules),
-            WebRoute("GET", "/rules/{name}", "read", subjects.rule),
-            WebRoute("POST", "/rules/{name}/test", "write", subjects.test),
-            WebRoute("POST", "/sources/{name}/pause", "write", actions.pause),
-            WebRoute("POST", "/sources/{name}/probe", "write", actions.probe, is_of_source=True),
-            WebRoute("POST", "/sources/{name}/move", "write", actions.accept_move, is_of_source=True),
-            WebRoute("POST", "/rules/{name}/resume", "write", actions.resume),
-            WebRoute("POST", "/sources/{name}/resume", "write", actions.resume),
-            WebRoute("POST", "/rules/{name}/mute", "write", actions.mute),
-            WebRoute("POST", "/rules/{name}/unmute", "write", actions.unmute),
-            WebRoute("POST", "/profiles/{name}/mute", "write", actions.mute),
-            WebRoute("POST", "/profiles/{name}/unmute", "write", actions.unmute),
-            WebRoute("GET", "/notifications", "read", pages.notifications),
-            WebRoute("GET", "/notifications/{id}", "read", pages.notification),
-            WebRoute("GET", "/notifications/{id}/screenshot", "read", pages.screenshot),
-            WebRoute("POST", "/notifications/{id}/replay", "write", actions.replay),
+            WebRoute("GET", "/rules", "read", pages.rules, within=Within.PART),
+            WebRoute("GET", "/rules/{name}", "read", subjects.rule, within=Within.RULE),
+            WebRoute("POST", "/rules/{name}/test", "write", subjects.test, within=Within.RULE),
+            WebRoute("POST", "/sources/{name}/pause", "write", actions.pause, within=Within.SOURCE),
+            of_source("POST", "/sources/{name}/probe", "write", actions.probe),
+            WebRoute(
+                "POST", "/sources/{name}/move", "write", actions.accept_move, is_of_source=True, within=Within.SOURCE
+            ),
+            WebRoute("POST", "/rules/{name}/resume", "write", actions.resume, within=Within.RULE),
+            WebRoute("POST", "/sources/{name}/resume", "write", actions.resume, within=Within.SOURCE),
+            WebRoute("POST", "/rules/{name}/mute", "write", actions.mute, within=Within.RULE),
+            WebRoute("POST", "/rules/{name}/unmute", "write", actions.unmute, within=Within.RULE),
+            WebRoute("POST", "/profiles/{name}/mute", "write", actions.mute, within=Within.PROFILE),
+            WebRoute("POST", "/profiles/{name}/unmute", "write", actions.unmute, within=Within.PROFILE),
+            WebRoute("GET", "/notifications", "read", pages.notifications, within=Within.PART),
+            WebRoute("GET", "/notifications/{id}", "read", pages.notification, within=Within.NOTIFICATION),
+            WebRoute("GET", "/notifications/{id}/screenshot", "read", pages.screenshot, within=Within.NOTIFICATION),
+            WebRoute("POST", "/notifications/{id}/replay", "write", actions.replay, within=Within.NOTIFICATION),
             WebRoute("POST", "/replay-dead", "write", actions.replay_dead),
-            WebRoute("GET", "/sites", "read", sites.sites),
+            WebRoute("GET", "/sites", "read", sites.sites, within=Within.PART),
             WebRoute("POST", "/sites", "write", sites.add),
-            WebRoute("GET", "/sites/{name}", "read", sites.site),
+            WebRoute("GET", "/sites/{name}", "read", sites.site, within=Within.SOURCE),
             WebRoute("GET", "/status/{name}", None, sites.status),
             WebRoute("GET", "/plan", "read", pages.plan),
             WebRoute("GET", "/hosts", "read", pages.hosts),
             WebRoute("POST", "/reload", "write", actions.reload),
             WebRoute("GET", "/budget", "read", pages.budget),
-            WebRoute("GET", "/profiles", "read", editor.profiles),
-            WebRoute("POST", "/profiles", "write", editor.save),
-            WebRoute("POST", "/profiles/check", "write", editor.check),
-            WebRoute("GET", "/profiles/new", "write", editor.new),
-            WebRoute("GET", "/profiles/{name}", "read", editor.profile),
-            WebRoute("GET", "/profiles/{name}/", "read", editor.profile),  # a profile may be called "new"
-            WebRoute("POST", "/profiles/{name}/drop", "write", editor.drop),
-            WebRoute("POST", "/profiles/{name}/quiet", "write", editor.set_quiet),
+            WebRoute("GET", "/profiles", "read", editor.profiles, within=Within.PART),
+            WebRoute("POST", "/profiles", "write", editor.save, within=Within.PART),
+            WebRoute("POST", "/profiles/check", "write", editor.check, within=Within.PART),
+            WebRoute("GET", "/profiles/new", "write", editor.new, within=Within.PART),
+            WebRoute("GET", "/profiles/{name}", "read", editor.profile, within=Within.PROFILE),
+            WebRoute(
+                "GET", "/profiles/{name}/", "read", editor.profile, within=Within.PROFILE
+            ),  # a profile may be called "new"
+            WebRoute("POST", "/profiles/{name}/drop", "write", editor.drop, within=Within.PROFILE),
+            WebRoute("POST", "/profiles/{name}/quiet", "write", editor.set_quiet, within=Within.PROFILE),
             WebRoute("GET", "/audit", "write", pages.audit),
             WebRoute("GET", "/tokens", "admin", tokens.tokens),
             WebRoute("POST", "/tokens", "admin", tokens.make),

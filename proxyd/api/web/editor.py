@@ -17,16 +17,18 @@ from proxyd.api.listings import Listings
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import asker
-from proxyd.api.rest.profile_handlers import etag_of
+from proxyd.api.rest.profile_handlers import cost_as_seen, etag_of
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import profile_page, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.base.clock import zone_name
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import CreateProfile, Located, StatementKind, find_named, format_statements
 from proxyd.core.language.hidden_addresses import hide_channels, show_channels
 from proxyd.core.model.day_parts import QuietHours
+from proxyd.core.model.profile import found_name, owner_of
 from proxyd.daemon.declared_texts import API_TEXT, DeclarationChanges, OnlyIf, sources_only_of
 
 KINDS = {
@@ -86,7 +88,7 @@ class Editor:
     async def profile(self, request: web.Request) -> web.Response:
         """Show one profile in the editor, or read-only if a file declares it."""
         name = request.match_info["name"]
-        text = await asyncio.to_thread(self._profiles.texts.text_of, name)
+        text = await self._text_now(name)
         found = await self._listings.profiles.get_profile(name)  # raises if it is gone by now
         shown = {"name": name, "text": hide_channels(text), "tag": etag_of(text), "found": found}
         return self._editor(request, **shown, **await self._what_goes(name))
@@ -106,7 +108,7 @@ class Editor:
     async def save(self, request: web.Request) -> web.StreamResponse:
         """Declare a text, if the profile has not changed since it was opened."""
         form = await _form(request)
-        before = set(self._profiles.declaration.profiles)
+        before = set(self._profiles.shown.profiles)
         try:
             verdict = await self._verdict(form, is_saved=True, by=asker(request))
         except ChangedError:
@@ -116,7 +118,7 @@ class Editor:
             return await self._again(request, form, status=verdict.problem.status, verdict=verdict)
         warnings = () if verdict.changes is None else warnings_of(verdict.changes, with_lines=True)
         request[SIGNED].session.say("Saved.", *warnings)
-        now = set(self._profiles.declaration.profiles)
+        now = set(self._profiles.shown.profiles)
         shown = {form["name"]} & now or now - before
         raise web.HTTPSeeOther(URL(profile_page(shown.pop()) if len(shown) == 1 else "/profiles", encoded=True))
 
@@ -156,11 +158,14 @@ class Editor:
 
     async def _text_now(self, name: str, of: str = "") -> str:
         """Return the text of a profile or, with one of ``KINDS``, of a statement; nothing if it is not declared."""
+        owners = current_doer().profiles
         if of in KINDS:
-            written = self._profiles.texts.written_of(KINDS[of], name)
+            name = found_name(name, self._profiles.texts.declared.get(KINDS[of], {}), owners)
+            is_hidden = bool(owners) and owner_of(name) not in owners  # what is shared keeps its addresses from them
+            written = None if is_hidden else self._profiles.texts.written_of(KINDS[of], name)
             return "" if written is None else written.text
-        is_known = name in self._profiles.declaration.profiles
-        return await asyncio.to_thread(self._profiles.texts.text_of, name) if is_known else ""
+        is_known = name in self._profiles.shown.profiles
+        return await asyncio.to_thread(self._profiles.texts.text_of, name, owners) if is_known else ""
 
     async def _verdict(self, form: dict[str, str], *, is_saved: bool = False, by: str | None = None) -> Verdict:
         """Return what a text would change and cost, or changed if it ``is_saved``, or its errors.
@@ -180,11 +185,11 @@ class Editor:
             raise
         except EXPECTED as error:
             return Verdict.of(answer_to(error), hide_channels(text))
-        return Verdict(changes=changes, cost=payloads.cost(cost))
+        return Verdict(changes=changes, cost=payloads.cost(cost_as_seen(cost)))
 
     async def _what_goes(self, name: str) -> dict[str, Any]:
         """Return how many rules go with a profile, and how many sources, also of the API, nobody reads then."""
-        declaration, texts = self._profiles.declaration, self._profiles.texts
+        declaration, texts = self._profiles.shown, self._profiles.texts
 
         def count() -> dict[str, Any]:
             unread = sources_only_of(name, declaration)
@@ -199,7 +204,7 @@ class Editor:
     def _editor(self, request: web.Request, **facts: Any) -> web.Response:
         empty: dict[str, Any] = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
         empty |= {"rules_gone": 0, "unread": 0, "unread_own": 0}
-        known = self._profiles.declaration.profiles.get(facts.get("name", ""))
+        known = self._profiles.shown.profiles.get(facts.get("name", ""))
         empty["quiet"] = (known and known.quiet) or QuietHours("", zone_name(self._deliveries.zone))
         return self._render(request, "profile.html", **{**empty, **facts})
 
@@ -208,7 +213,7 @@ class Editor:
     ) -> web.Response:
         """Return the editor with the submitted text."""
         name = form["name"]
-        is_known = name in self._profiles.declaration.profiles
+        is_known = name in self._profiles.shown.profiles
         found = await self._listings.profiles.get_profile(name) if is_known else None
         facts |= await self._what_goes(name) if is_known else {}
         kept = {each: form[each] for each in ("name", "text", "tag")}

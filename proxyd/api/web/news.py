@@ -132,7 +132,7 @@ class News:
             muted_profiles=names[Subject.PROFILE],
             webhooks=[each for each in (await deliveries.list_webhooks()).items if each.state != "confirmed"],
             dead=(await deliveries.list_dead_letters(wire.ListWindow(limit=_MOST_DEAD))).items,
-            is_empty=not self._profiles.declaration.rules,
+            is_empty=not self._profiles.shown.rules,
         )
 
     async def search(self, request: web.Request) -> web.Response:
@@ -150,7 +150,7 @@ class News:
             "search.html",
             words=request.query.get("q", "")[:1000],
             of_source=request.query.get("source", ""),
-            declared=self._profiles.declaration.sources,
+            declared=self._profiles.shown.sources,
             found=found,
             error=error,
         )

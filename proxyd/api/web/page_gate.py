@@ -15,10 +15,12 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES, doer_of
+from proxyd.api.bounds import Bounds, Within, answer_with_plain_names, look_up, with_plain_names
 from proxyd.api.endpoint import read_bytes, read_parts
 from proxyd.api.forwarding import NOTES, NOTES_HEADER
 from proxyd.api.peers import Peers
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
+from proxyd.api.queries import Queries
 from proxyd.api.web.sessions import SESSION_S, Session, Sessions, Signed, read_notes, written_notes
 from proxyd.base.doers import Doer, acting
 from proxyd.store.api_rows import PERSON, Scope, Token
@@ -61,7 +63,7 @@ class WebRoute:
     handler: Handler
     most_bytes: int | None = None  # the maximum size of a body if it is not the usual one
     is_of_source: bool = False  # answered by the planner of the source `name`
-    is_for_readers: bool = False  # also for people who read only some profiles: it shows nothing of others
+    within: Within | None = None  # how people who are bound to some profiles ask for it; ``None`` if they may not
     policy: str | None = None  # the Content-Security-Policy of its pages if it is not the usual one
 
 
@@ -88,11 +90,13 @@ class PageGate:
 
     def __init__(
         self,
+        queries: Queries,
         sessions: Sessions,
         show: Callable[[web.Request, wire.Problem], Awaitable[web.Response]],
         peers: Peers,
         header: HeaderSignIn | None = None,
     ) -> None:
+        self._queries = queries
         self._sessions = sessions
         self._show = show
         self._peers = peers
@@ -117,9 +121,16 @@ class PageGate:
                 shown.headers["Content-Security-Policy"] = route.policy
             if _BEGUN in request and not shown.prepared:
                 give_session(request, shown, request[_BEGUN])
-            return shown
+            return self._as_seen(request, shown)
 
         return answer_guarded
+
+    def _as_seen(self, request: web.Request, shown: web.StreamResponse) -> web.StreamResponse:
+        """Return an answer with the names as whoever asks writes them, who may be bound to some profiles."""
+        profiles = request[SIGNED].token.profiles if SIGNED in request else ()
+        if profiles and "Location" in shown.headers:
+            shown.headers["Location"] = with_plain_names(shown.headers["Location"].encode(), profiles).decode()
+        return answer_with_plain_names(shown, profiles)
 
     @property
     def show_not_found(self) -> Middleware:
@@ -167,14 +178,24 @@ class PageGate:
         request[SIGNED], request[BEARER] = signed, signed.token
         if (refusal := _refusal(request, route, signed.token)) is not None:
             return refusal
-        if (
-            route.is_of_source
-            and told is None
-            and (answer := await self._elsewhere(request, signed.session)) is not None
-        ):
-            return answer
         with acting(doer_of(request, signed.token, "dashboard")):
-            return await self._answer_session(request, route, signed.session)
+            return await self._answer(request, route, signed, is_told=told is not None)
+
+    async def _answer(
+        self, request: web.Request, route: WebRoute, signed: Signed, *, is_told: bool
+    ) -> web.StreamResponse:
+        """Answer a request of a session; ``is_told`` if another planner has told it."""
+        if profiles := signed.token.profiles:
+            bounds = Bounds(route.within, is_to_change=route.scope != "read")
+            found = await look_up(request, bounds, profiles, self._queries)
+            if isinstance(found, web.Response):
+                return found
+            request = found
+        if route.is_of_source and not is_told:
+            answer = await self._elsewhere(request, signed.session)
+            if answer is not None:
+                return answer
+        return await self._answer_session(request, route, signed.session)
 
     async def _find_session(self, request: web.Request) -> Signed | None:
         """Return the session of a request; a new one if a reverse proxy has let in somebody else, or the first time."""
@@ -270,11 +291,9 @@ def came_by_https(request: web.Request) -> bool:
 
 
 def _refusal(request: web.Request, route: WebRoute, token: Token) -> web.Response | None:
-    """Return the refusal of what a token may not do; whoever reads only some profiles begins at what they read."""
-    if token.profiles and not route.is_for_readers:
-        if request.path == "/":
-            raise web.HTTPSeeOther("/read")
-        return problem(403, "Forbidden", f"you read only {', '.join(token.profiles)} here")
+    """Return the refusal of what a token may not do; whoever has only some profiles begins at what they read."""
+    if token.profiles and request.path == "/":
+        raise web.HTTPSeeOther("/read")
     if SCOPES.index(token.scope) < SCOPES.index(route.scope or "read"):
         has = f"you are signed in with a token of scope {token.scope}"
         return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")

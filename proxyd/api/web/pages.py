@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -98,7 +99,7 @@ class WebPages:
             "state.html",
             report=report,
             charts=_report_charts(report),
-            fates=self._plans.capture_counts(self._profiles.declaration.rules),
+            fates=self._plans.capture_counts(self._profiles.shown.rules),
             failing=len(self._plans.failing()),
             silent=len(self._plans.silent()),
             values=samples.values,
@@ -121,7 +122,7 @@ class WebPages:
         names = [each.source for each in found.items]
         recent = await self._history.recent_items(names, self._clock.time_s(), days=_SPARK_DAYS)
         lines = {name: spark_line(each.days) for name, each in recent.items()}
-        declaration = self._profiles.declaration
+        declaration = self._profiles.shown
         moved, places = await self._moves.proposals(names), self._moves.places(names)
         return self._render(
             request,
@@ -143,8 +144,8 @@ class WebPages:
     async def rules(self, request: web.Request) -> web.Response:
         """List the rules and what they achieved."""
         found = self._listings.profiles.list_rules(read_query(request, wire.ListWindow))
-        declared = self._profiles.declaration.rules
-        profiles = sorted(self._profiles.declaration.profiles)[:_MOST_CHOICES]
+        declared = self._profiles.shown.rules
+        profiles = sorted(self._profiles.shown.profiles)[:_MOST_CHOICES]
         about = {each.name: told_of(declared[each.name]) for each in found.items}
         receivers = {each.name: receivers_of(declared[each.name]) for each in found.items}
         return self._render(request, "rules.html", found=found, about=about, receivers=receivers, profiles=profiles)
@@ -154,7 +155,7 @@ class WebPages:
         _without_blanks(request)
         asked = read_query(request, wire.Found)
         news = await self._listings.deliveries.list_notifications(asked)
-        declaration = self._profiles.declaration
+        declaration, names = self._profiles.shown, await self._choices.names()
         return self._render(
             request,
             "notifications.html",
@@ -162,7 +163,7 @@ class WebPages:
             asked=asked,
             titles=titles_of(news.items),
             rules=sorted(declaration.rules)[:_MOST_CHOICES],
-            sources=(await self._choices.names())[:_MOST_CHOICES],
+            sources=[*islice((each for each in names if each in declaration.sources), _MOST_CHOICES)],
         )
 
     async def notification(self, request: web.Request) -> web.Response:
@@ -213,7 +214,7 @@ class _LongAnswers:
 
     async def ask(self, name: str, answer: Callable[[], Awaitable[_T]]) -> _T | None:
         """Return an answer, or ``None`` if a large fleet's is not there soon: whoever asks then gets the same one."""
-        if len(self._profiles.declaration.sources) < _LARGE_FLEET:
+        if len(self._profiles.shown.sources) < _LARGE_FLEET:
             return await answer()
         asked = self._asked.get(name)
         if asked is None:

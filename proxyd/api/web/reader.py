@@ -18,6 +18,7 @@ from proxyd.api.queries import Queries
 from proxyd.api.query_readers import parse_position
 from proxyd.api.web.page_gate import local_path, read_form
 from proxyd.api.web.rendering import Renderer
+from proxyd.core.model.profile import found_name
 from proxyd.daemon.reading import Folders, ItemReader
 from proxyd.store.item_rows import MOST_COUNTED, UnreadCounts, View
 
@@ -59,6 +60,7 @@ class ReaderPages:
 
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._reading = queries.reading
+        self._profiles = queries.profiles
         self._items = listings.items
         self._history = queries.history
         self._render = renderer.page
@@ -130,8 +132,9 @@ class ReaderPages:
             await self._reading.mark(positions, reader_of(request), read=True)
         else:
             up_to = parse_position(form.get("up_to", ""), _NOT_A_POSITION)
-            profile, source = form.get("profile") or None, form.get("source") or None
-            await self._reading.mark_up_to(up_to, reader_of(request), profile=profile, source=source)
+            reader, profile, source = reader_of(request), form.get("profile") or None, form.get("source") or None
+            source = source and found_name(source, self._profiles.shown.sources, reader.profiles)
+            await self._reading.mark_up_to(up_to, reader, profile=profile, source=source)
         raise web.HTTPSeeOther(URL(local_path(form.get("back", "/read")), encoded=True))
 
     async def _count_unread(self, asked: _Asked, folders: Folders, reader: ItemReader) -> _Count:

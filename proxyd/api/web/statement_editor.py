@@ -17,10 +17,11 @@ from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import DropStatement, Parsed, format_statements, no_such, parse
 from proxyd.core.language.hidden_addresses import hide_channels, show_channels
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.profile import Declaration, owned_name, owner_of
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 
 _MOST_LISTED, _MOST_SHOWN = 100, 10_000
@@ -41,7 +42,9 @@ class StatementEditor:
     async def save(self, request: web.Request) -> web.StreamResponse:
         """Declare the text of the form in place of the statement, or beside it if it is a copy."""
         written, form = self._written(request), await _form(request)
-        sent = parse(text := show_channels(form["text"], written.text))
+        owners, name = current_doer().profiles, written.statement.name.value
+        is_own = not owners or owner_of(name) in owners  # what is shared hides its addresses from them
+        sent = parse(text := show_channels(form["text"], written.text if is_own else ""))
         texts: list[str | Parsed] = [sent]
         if not form["copy"] and not any(_is_same(each, written) for each in sent.statements):
             texts.append(_drop_of(written))  # it has another name now
@@ -63,7 +66,7 @@ class StatementEditor:
 
     def _page_after(self, request: web.Request, sent: Parsed, *, is_copy: bool) -> URL:
         """Return the page of what was changed, or of what a text declares under another name."""
-        of, name, declared = _list_of(request), request.match_info["name"], self._profiles.declaration
+        of, name, declared = _list_of(request), request.match_info["name"], self._profiles.shown
         is_there = name in (declared.rules if of == "rules" else declared.sources)  # a WATCH declares both
         if of == "receivers":
             return URL("/receivers")
@@ -75,7 +78,7 @@ class StatementEditor:
         known = self._declaration_as_opened(request, form)
         await self._profiles.declare(_drop_of(written), instead_of=known, by=asker(request))
         request[SIGNED].session.say(f"Removed {written.statement.name.value}.")
-        raise web.HTTPSeeOther(URL("/removed"))
+        raise web.HTTPSeeOther(URL("/rules" if current_doer().profiles else "/removed"))
 
     async def restore(self, request: web.Request) -> web.StreamResponse:
         """Declare again what was removed."""
@@ -93,7 +96,7 @@ class StatementEditor:
         kind, name = KINDS[_list_of(request)], request.match_info["name"]
         written = self._profiles.texts.written_of(kind, name)
         if written is None:
-            known, receivers = self._profiles.declaration, self._profiles.texts.declared.get(kind, {})
+            known, receivers = self._profiles.shown, self._profiles.texts.declared.get(kind, {})
             names = {"rules": known.rules, "sources": known.sources}.get(_list_of(request), receivers)
             raise no_such(_list_of(request).removesuffix("s"), name, names)
         return written
@@ -102,7 +105,7 @@ class StatementEditor:
         """Return the declaration that runs; raises ``ChangedError`` if the statement is not as it was opened."""
         if etag_of(self._written(request).text) != form["tag"]:
             raise ChangedError("somebody has changed it since you opened it; open it again")
-        return self._profiles.declaration
+        return self._profiles.shown
 
     def _page(
         self, request: web.Request, written: WrittenStatement, *, status: int = 200, **facts: Any
@@ -131,7 +134,8 @@ def _list_of(request: web.Request) -> str:
 def _is_same(statement: Any, written: WrittenStatement) -> bool:
     """Whether a statement declares what another one did."""
     old = written.statement
-    return statement.kind is old.kind and statement.name.value == old.name.value
+    names = {statement.name.value, *(owned_name(each, statement.name.value) for each in current_doer().profiles)}
+    return statement.kind is old.kind and old.name.value in names
 
 
 def _drop_of(written: WrittenStatement) -> str:

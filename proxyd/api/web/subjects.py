@@ -17,9 +17,10 @@ from proxyd.api.web.page_texts import awaits_no_items, receivers_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
-from proxyd.api.wire import explained
+from proxyd.core.language import find_source
 from proxyd.core.model.profile import UtilityKind
 from proxyd.core.planning.kernels.losses import MISSED_S
+from proxyd.core.rules.answers.explanation import without_rule
 
 _DAY_S = 86400.0
 _FIRST_ITEMS, _LOGGED, _MOST_LISTED = 10, 30, 100
@@ -48,7 +49,6 @@ class Subjects:
         self._profiles = queries.profiles
         self._plans = queries.plans
         self._past = queries.past
-        self._reports = queries.reports
         self._deliveries = queries.deliveries
         self._moves = queries.moves
         self._clock = queries.clock
@@ -58,13 +58,13 @@ class Subjects:
     async def source(self, request: web.Request) -> web.Response:
         """Show one source, its items and its probes."""
         name, days = request.match_info["name"], read_query(request, _Back).days
-        known = self._plans.explain(name)
-        declared = self._profiles.ready().sources[name]  # before any await: it may be removed
-        is_text = self._profiles.ready().is_text_of_page(name)
-        found = explained.explanation(known, await self._reports.kept(name))
+        declaration = self._profiles.ready()
+        declared = find_source(name, declaration)  # before any await: it may be removed
+        is_text = declaration.is_text_of_page(name)
+        _, found = await self._listings.profiles.explained(name)
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
-        item_free = awaits_no_items(self._profiles.declaration, found.rules)
+        item_free = awaits_no_items(self._profiles.shown, found.rules)
         charts = number_charts(await self._past.numbers_of(name), self._clock.time_s(), self._deliveries.zone)
         past = await self._recent(name, days, most_items=_MOST_STATES if is_text else _MOST_LISTED)
         return self._render(
@@ -89,9 +89,10 @@ class Subjects:
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""
         name = request.match_info["name"]
-        known = self._plans.explain(name)
+        known, found = await self._listings.profiles.explained(name)
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
-        found = explained.explanation(known, await self._reports.kept(name))
+        rules = self._profiles.shown.rules
+        seen = [each if each.probe.rule in {None, *rules} else without_rule(each) for each in planned]
         return self._render(
             request,
             "source_why.html",
@@ -104,7 +105,7 @@ class Subjects:
                 *(found.week, found.rate_per_day, [each.start_s for each in planned]),
                 is_cut=len(planned) == _MOST_PLANNED,
             ),
-            planned=[payloads.probe_to_come(each) for each in planned],
+            planned=[payloads.probe_to_come(each) for each in seen],
             most_planned=_MOST_PLANNED,
             day_names=payloads.DAYS,
         )

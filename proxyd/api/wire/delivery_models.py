@@ -165,7 +165,7 @@ class TokenWanted(WireModel):
     scope: Scope
     expires_in_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
     profiles: Annotated[list[str], Field(max_length=100)] = Field(
-        default_factory=list, description="which it reads, with scope `read`; empty: all"
+        default_factory=list, description="the only ones that it reads or, with scope `write`, writes; empty: all"
     )
     person: str | None = Field(
         None, description="whose it is: it marks items for them, does no more than they may, and ends with them"
@@ -187,7 +187,7 @@ class PersonWanted(WireModel):
     scope: Scope
     profiles: Annotated[list[str], Field(max_length=100)] = Field(
         default_factory=list,
-        description="which they read, with scope `read`, and nothing else; empty: all, or as before",
+        description="the only ones that they read and write; empty: all, or as before",
     )
     mail: Annotated[str, Field(max_length=254)] | None = Field(
         None, description="where the link is sent, and later ones; an empty text: nowhere; null: as before"
@@ -208,7 +208,7 @@ class PersonShown(RowShown):
 
     name: str
     scope: Scope
-    profiles: list[str] = Field(description="which they read; empty: all")
+    profiles: list[str] = Field(description="the only ones that they read and write; empty: all")
     has_password: bool = Field(description="whether they have chosen a password")
     mail: str | None = Field(description="where links are sent")
 
@@ -227,5 +227,5 @@ class TokenShown(RowShown):
     scope: Scope
     created: Time
     expires: Time | None
-    profiles: list[str] = Field(description="which it reads; empty: all")
+    profiles: list[str] = Field(description="the only ones that it reads and writes; empty: all")
     person: str | None = Field(description="whose it is, if it is a person's")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -486,3 +486,68 @@ ARTICLE = PageClass("ARTICLE", "", (Field(PREVIEW_FIELD, FieldType.STRING),))
 """The main text of a page, for people who read an item; no declaration can name it."""
 PREVIEW = PageClass("PREVIEW", "", (Field(PREVIEW_FIELD, FieldType.STRING),))
 """Only the dashboard uses it: no declaration can name it."""
+
+
+# -- names of what belongs to a profile: `profile⋮name`, so that two owners may use one name
+
+MARK = "⋮"
+"""Between an owner and a name. It is visible and on no keyboard, so that nobody has it in a name by chance."""
+
+
+def owner_of(name: str) -> str | None:
+    """Return the profile that owns what has this name, or ``None`` if it is shared.
+
+    >>> owner_of("ann⋮news"), owner_of("news")
+    ('ann', None)
+    """
+    owner, mark, _ = name.partition(MARK)
+    return owner if mark and owner else None
+
+
+def plain_name(name: str) -> str:
+    """Return a name as its owner writes it.
+
+    >>> plain_name("ann⋮news"), plain_name("news")
+    ('news', 'news')
+    """
+    return name if owner_of(name) is None else name.partition(MARK)[2]
+
+
+def owned_name(owner: str | None, name: str) -> str:
+    """Return the name of what a profile owns; one that is complete already stays.
+
+    >>> owned_name("ann", "news"), owned_name("ann", "ann⋮news"), owned_name(None, "news")
+    ('ann⋮news', 'ann⋮news', 'news')
+    """
+    return name if owner is None or owner_of(name) == owner else f"{owner}{MARK}{name}"
+
+
+def by_owner(known: Iterable[str]) -> dict[str | None, dict[str, str]]:
+    """Return full names by owner, and then as their owner writes them.
+
+    >>> by_owner(["a", "ann⋮a"])
+    {None: {'a': 'a'}, 'ann': {'a': 'ann⋮a'}}
+    """
+    found: dict[str | None, dict[str, str]] = {}
+    for name in known:
+        found.setdefault(owner_of(name), {})[plain_name(name)] = name
+    return found
+
+
+def visible(known: Iterable[str], owner: str | None) -> dict[str, str]:
+    """Return the full names of what an owner can name, by the names that the owner writes: the own, and the shared.
+
+    >>> visible(["a", "ann⋮a", "ben⋮b"], "ann"), visible(["a", "ann⋮a"], None)
+    ({'a': 'ann⋮a'}, {'a': 'a'})
+    """
+    found = by_owner(each for each in known if owner_of(each) in {None, owner})
+    return found.get(None, {}) | found.get(owner, {})
+
+
+def found_name(name: str, known: Mapping[str, object], owners: Iterable[str]) -> str:
+    """Return the full name of what some owners mean by a name: what is theirs comes before what is shared.
+
+    >>> found_name("a", {"a": 1, "ann⋮a": 2}, ["ben", "ann"]), found_name("b", {"a": 1}, ["ann"])
+    ('ann⋮a', 'b')
+    """
+    return next((full for each in owners if (full := owned_name(each, name)) in known), name)

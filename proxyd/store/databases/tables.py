@@ -499,7 +499,7 @@ tokens = Table(
     Column("sha256", String, nullable=False),
     Column("created_s", Float, nullable=False),
     Column("expires_s", Float),
-    Column("profiles", JSON, nullable=False, server_default="[]"),  # which it reads; empty: all
+    Column("profiles", JSON, nullable=False, server_default="[]"),  # the only ones that it reads and writes; empty: all
     Column("person", String),  # whose it is; NULL: nobody's
     Column("fever_sha256", String),  # the SHA-256 of what clients of Fever send for it; NULL: none does
     Index("ix_tokens_fever_sha256", "fever_sha256", unique=True),
@@ -511,7 +511,7 @@ people = Table(  # who sign in to the dashboard
     Column("name", String, primary_key=True),
     Column("scope", String, nullable=False),
     Column("reader", String, nullable=False),  # the ``person`` of their rows in ``marks`` and ``read_up_to``
-    Column("profiles", JSON, nullable=False, server_default="[]"),  # which they read; empty: all
+    Column("profiles", JSON, nullable=False, server_default="[]"),  # the only ones that they read and write; empty: all
     Column("since_s", Float, nullable=False),  # since when sessions of theirs are valid
     Column("password", String),  # its argon2 hash; NULL before they have chosen one
     Column("invitation", String, unique=True),  # the SHA-256 of what their link holds

@@ -27,6 +27,10 @@ class Known:
 
     declaration: Declaration
 
+    @property
+    def shown(self) -> Declaration:
+        return self.declaration
+
     def ready(self) -> Declaration:
         return self.declaration
 

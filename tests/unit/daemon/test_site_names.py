@@ -27,4 +27,4 @@ def test_the_title_of_a_site_is_the_name_of_a_watch_of_how_it_fares(watches: str
     assert declared.checked is not None
     assert declared.checked.declaration is not None, declared.checked.errors
     (site,) = [each for each in declared.checked.declaration.sources.values() if each.url == url and each.site]
-    assert (declared.site_name(url) or site.source_id) == title
+    assert (declared.site_name(site) or site.source_id) == title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,6 @@ from proxyd.core.errors import RuleError
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
 from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
 from proxyd.core.language.checking.source_checker import (
-    Receivers,
     check_deliveries,
     check_profile,
     check_reading,
@@ -39,7 +39,7 @@ from proxyd.core.language.syntax.value_checks import Values
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
+from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source, owner_of, visible
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,32 @@ class Checked:
     texts: Sequence[Parsed] = ()  # what was checked
     expanded: Sequence[Parsed] = ()  # the same with what each WATCH stands for
     memory: CheckMemory | None = None  # for the check of the next declaration
+
+
+class _Views:
+    """What each owner can name: what is theirs, and of the shared sources those that shared rules have in the profile.
+
+    Without an owner this is what is shared. Ask for an owner when all shared rules are known.
+    """
+
+    def __init__(self, whole: KnownNames) -> None:
+        self.whole = whole
+        self._found: dict[str, KnownNames] = {}
+        self._shared = whole.of_owner(None) if whole.owners else whole
+        self._rules_in: dict[str, list[NotificationRule]] | None = None
+
+    def of(self, owner: str | None, rules: Mapping[str, NotificationRule]) -> KnownNames:
+        if owner is None:
+            return self._shared
+        if self._rules_in is None:
+            self._rules_in = defaultdict(list)
+            for rule in rules.values():
+                for profile in rule.profiles if owner_of(rule.name) is None else ():
+                    self._rules_in[profile].append(rule)
+        if owner not in self._found:
+            reached = dict.fromkeys(name for rule in self._rules_in.get(owner, ()) for name in rule.source_ids)
+            self._found[owner] = self.whole.of_owner(owner, reached)
+        return self._found[owner]
 
 
 class _Checker:
@@ -74,7 +100,7 @@ class _Checker:
         domains = self._memory.same_domains(self._domains())
         receivers = self._memory.same_receivers(self._receivers())
         sources = self._sources(domains)
-        profiles = self._profiles(domains, receivers)
+        profiles = self._profiles(KnownNames(domains, sources, {}, self._unread, receivers))
         rules = self._rules(KnownNames(domains, sources, profiles, self._unread, receivers))
         errors: list[RuleError] = []
         for parsed, reporter in zip(self._texts, self._reporters, strict=True):
@@ -127,16 +153,24 @@ class _Checker:
         return receivers
 
     def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:
-        classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(StatementKind.DOMAIN), where="")
+        is_complete = not self._unread.hides_any(StatementKind.DOMAIN)
+        known: dict[str | None, ClassIndex] = {}
+
+        def classes_of(owner: str | None) -> ClassIndex:
+            if owner not in known:
+                its = [domains[full] for full in visible(domains, owner).values()]
+                known[owner] = ClassIndex(its, complete=is_complete, where="")
+            return known[owner]
+
         sources: dict[str, Source] = {}
-        self._check_lists(classes)
+        self._check_lists(classes_of(None))
         unread: list[str] = []
         inputs = (domains,)  # all sources share it
         for statement, reporter in self._each():
             if isinstance(statement, CreateSource):
                 source = self._memory.recall(statement, inputs)
                 if source is None:
-                    reports = reporter.reports
+                    reports, classes = reporter.reports, classes_of(owner_of(statement.name.value))
                     source = check_source(statement, classes, reporter, Values(reporter, self._settings))
                     if source is not None and reporter.reports == reports:
                         self._memory.keep(statement, inputs, source)
@@ -157,28 +191,37 @@ class _Checker:
                         reporter.error(problem, statement.file.span)
                     check_reading(statement, classes, reporter, Values(reporter, self._settings))
 
-    def _profiles(self, domains: Mapping[str, Domain], receivers: Receivers) -> dict[str, Profile]:
+    def _profiles(self, known: KnownNames) -> dict[str, Profile]:
         profiles: dict[str, Profile] = {}
+        views: dict[str | None, KnownNames] = {}
         for statement, reporter in self._each():
             if isinstance(statement, CreateProfile):
-                inputs = (domains, receivers) if has_receiver(statement.deliveries) else (domains,)
+                owner = _owner_of_profile(statement, reporter)
+                names = (known.receivers,) if has_receiver(statement.deliveries) else ()
+                inputs = (known.domains, owner, *names)
                 profile = self._memory.recall(statement, inputs)
                 if profile is None:
+                    if owner not in views:
+                        views[owner] = known.of_owner(owner)
+                    its = views[owner]
                     reports, values = reporter.reports, Values(reporter, self._settings)
-                    profile = check_profile(statement, domains, receivers, reporter, values, self._unread)
+                    profile = check_profile(statement, its.domains, its.receivers, reporter, values, self._unread)
                     if reporter.reports == reports:
                         self._memory.keep(statement, inputs, profile)
                 profiles.setdefault(profile.name, profile)
         return profiles
 
     def _rules(self, known: KnownNames) -> dict[str, NotificationRule]:
+        """Return the rules; those that belong to a profile come last, because what they reach follows from others."""
         rules: dict[str, NotificationRule] = {}
-        for statement, reporter in self._each():
-            if isinstance(statement, InsertNotification):
-                rule = self._rule(statement, known, reporter)
-                if rule is not None:
-                    rules.setdefault(rule.name, rule)
-        return rules | dict(self._trouble_rules(known, rules))
+        views = _Views(known)
+        statements = [(each, reporter) for each, reporter in self._each() if isinstance(each, InsertNotification)]
+        for statement, reporter in sorted(statements, key=lambda pair: owner_of(pair[0].name.value) is not None):
+            rule = self._rule(statement, views.of(owner_of(statement.name.value), rules), reporter)
+            if rule is not None:
+                rules.setdefault(rule.name, rule)
+        in_order = {name: rules[name] for each, _ in statements if (name := each.name.value) in rules}
+        return in_order | dict(self._trouble_rules(views, in_order))
 
     def _rule(self, statement: InsertNotification, known: KnownNames, reporter: Reporter) -> NotificationRule | None:
         """Return a checked rule; of one that was checked before, only the sources are looked up."""
@@ -196,7 +239,7 @@ class _Checker:
         return rule
 
     def _trouble_rules(
-        self, known: KnownNames, rules: Mapping[str, NotificationRule]
+        self, views: _Views, rules: Mapping[str, NotificationRule]
     ) -> Iterator[tuple[str, NotificationRule]]:
         """Yield the rules of ON TROUBLE; each has the sources that the other rules of its profile have."""
         each_profile = ((each, reporter) for each, reporter in self._each() if isinstance(each, CreateProfile))
@@ -209,7 +252,7 @@ class _Checker:
                 if rule.trigger.kind is EventKind.HEALTH and not rule.deliveries:
                     untold[profile].append(rule.name)
         for statement, reporter in troubled:
-            meant = trouble_rule(statement)
+            meant, known = trouble_rule(statement), views.of(_owner_of_profile(statement, reporter), rules)
             found = RuleChecker(known, reporter, self._settings).check(meant)
             if meant.name.value in rules:
                 message = f"ON TROUBLE makes the notification {meant.name.value!r}; rename the other one of this name"
@@ -226,7 +269,7 @@ class _Checker:
                     )
                     reporter.warn(message, statement.trouble[0].span)
                 # what happens to a site is told by the rule of its WATCH
-                others = (each for each in sources or found.source_ids if not known.is_site(each))
+                others = (each for each in sources or found.source_ids if not views.whole.is_site(each))
                 yield found.name, replace(found, source_ids=tuple(others))
 
     def _warn_of_probes(self, rules: Mapping[str, NotificationRule]) -> None:
@@ -253,6 +296,10 @@ class _Checker:
             reporter.warn(
                 f"no rule here reads the source {names[0].value!r}{also}, so nothing asks for it", names[0].span
             )
+
+
+def _owner_of_profile(statement: CreateProfile, reporter: Reporter) -> str | None:
+    return statement.name.value if reporter.source.is_owned else None
 
 
 def _report_name(

@@ -20,6 +20,8 @@ from proxyd.core.model.profile import (
     FieldType,
     PageClass,
     Reader,
+    owner_of,
+    plain_name,
 )
 
 _ITEM_FIELDS = "title description content link guid author category pubDate updated enclosure"
@@ -75,7 +77,7 @@ def check_domain(statement: CreateDomain, reporter: Reporter) -> Domain:
     for declaration in statement.classes:
         name = declaration.name
         if name.value.casefold() in (known.casefold() for known in classes):
-            reporter.error(f"the class {name.value} is declared twice in the domain {domain!r}", name.span)
+            reporter.error(f"the class {name.value} is declared twice in the domain {plain_name(domain)!r}", name.span)
             continue
         classes[name.value] = _check_class(declaration, domain, reporter)
     return Domain(domain, classes)
@@ -184,12 +186,13 @@ def _check_rows(declaration: ClassDeclaration, reporter: Reporter) -> None:
 class ClassIndex:
     """Finds page classes by name among domains; ``complete`` is false if a domain could not be read.
 
-    ``where`` describes these domains in errors.
+    They are domains of one owner, which come first, and shared ones. ``where`` describes them in errors.
     """
 
     def __init__(self, domains: Iterable[Domain], *, complete: bool, where: str) -> None:
         self._where = where
-        self._domains = {domain.name: domain for domain in domains} | {BUILT_IN.name: BUILT_IN}
+        in_order = sorted(domains, key=lambda each: owner_of(each.name) is not None)  # the own ones hide others
+        self._domains = {plain_name(domain.name): domain for domain in in_order} | {BUILT_IN.name: BUILT_IN}
         self._classes: dict[str, list[PageClass]] = {}
         for domain in self._domains.values():
             for each in domain.classes.values():
@@ -200,21 +203,24 @@ class ClassIndex:
         """Return the class, or report that there is none or more than one."""
         if name.domain is not None and name.domain not in self._domains:
             if self._complete:
-                suggestion = did_you_mean(name.domain, self._domains)
+                suggestion = reporter.hint(name.domain, self._domains)
                 reporter.error(f"there is no domain {name.domain!r}{self._where}.{suggestion}", name.span)
             return None
         places = self._domains.values() if name.domain is None else (self._domains[name.domain],)
         same = self._classes.get(name.name.casefold(), [])
-        found = [each for each in same if name.domain in (None, each.domain)]
+        found = [each for each in same if name.domain in (None, plain_name(each.domain))]
         found = [each for each in found if each.domain != BUILT_IN.name] or found
+        found = [each for each in found if owner_of(each.domain) is not None] or found
         if len(found) == 1:
             return found[0]
         if found:
-            domains = " and ".join(repr(each.domain) for each in found)
+            named = [plain_name(each.domain) for each in found]
+            domains = " and ".join(map(repr, named))
             reporter.error(
-                f'the class {name.name} is in the domains {domains}: write "{found[0].domain}".{name.name}', name.span
+                f'the class {name.name} is in the domains {domains}: write "{named[0]}".{name.name}', name.span
             )
         elif self._complete:
             known = [each.name for domain in places for each in domain.classes.values()]
-            reporter.error(f"there is no class {name.name}{self._where}.{did_you_mean(name.name, known)}", name.span)
+            hint = reporter.hint(name.name, known) or did_you_mean(name.name, BUILT_IN.classes)
+            reporter.error(f"there is no class {name.name}{self._where}.{hint}", name.span)
         return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
@@ -50,6 +51,11 @@ from proxyd.core.model.profile import (
     Trigger,
     Utility,
     UtilityKind,
+    by_owner,
+    owned_name,
+    owner_of,
+    plain_name,
+    visible,
 )
 
 
@@ -126,14 +132,50 @@ _AS_WRITTEN = [
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The declarations that a rule can name. ``unread`` holds those that could not be read."""
+    """The declarations that a rule can name. ``unread`` holds those that could not be read.
+
+    For a rule that belongs to a profile they are the own ones and the shared ones; its domains and receivers by the
+    names that its owner writes. ``whole`` is all of which these are a part.
+    """
 
     domains: Mapping[str, Domain]
     sources: Mapping[str, Source]
     profiles: Mapping[str, Profile]
     unread: Unread
     receivers: Receivers
+    owner: str | None = None
+    whole: tuple[Mapping[str, Domain], Receivers] | None = None
     _indices: dict[tuple[tuple[str, ...], bool, str], ClassIndex] = field(default_factory=dict)
+
+    @cached_property
+    def owners(self) -> frozenset[str]:
+        """The profiles to which something belongs."""
+        names = chain(self._sources_by_owner, by_owner(self.domains), by_owner(self.receivers))
+        return frozenset(each for each in names if each is not None)
+
+    @cached_property
+    def _sources_by_owner(self) -> Mapping[str | None, dict[str, str]]:
+        return by_owner(self.sources)
+
+    def of_owner(self, owner: str | None, shared: Iterable[str] | None = None) -> KnownNames:
+        """Return what an owner can name: of the ``shared`` sources only some, and what is shared otherwise."""
+        own = self._sources_by_owner.get(owner, {}).values()
+        return KnownNames(
+            {name: self.domains[full] for name, full in visible(self.domains, owner).items()},
+            {full: self.sources[full] for full in (*(shared or ()), *own)},
+            self.profiles,
+            self.unread,
+            {name: self.receivers[full] for name, full in visible(self.receivers, owner).items()},
+            owner,
+            (self.domains, self.receivers),
+        )
+
+    def source(self, name: str) -> Source | None:
+        """Return the source of a name, as it is written or in full; one of the owner hides a shared one."""
+        return self.sources.get(owned_name(self.owner, name)) or self.sources.get(name)
+
+    def _written(self, name: str) -> str:
+        return plain_name(name) if self.owner is not None and owner_of(name) == self.owner else name
 
     @cached_property
     def of_class(self) -> Mapping[tuple[str, str], Sequence[str]]:
@@ -146,8 +188,9 @@ class KnownNames:
     def dependencies(self, rule: InsertNotification) -> tuple[object, ...]:
         """Return all that the meaning of a rule depends on besides its text, but for the sources of its classes."""
         profiles = (self.profiles.get(each.value) for each in rule.profiles)
-        names = (self.receivers,) if has_receiver(rule.deliveries) else ()
-        return (self.domains, *names, *profiles, *(self.sources.get(each.value) for each in rule.sources))
+        domains, receivers = self.whole or (self.domains, self.receivers)
+        names = (receivers,) if has_receiver(rule.deliveries) else ()
+        return (domains, *names, *profiles, *(self.source(each.value) for each in rule.sources))
 
     def fitting(self, wanted: Collection[tuple[str, str]]) -> Sequence[str]:
         """Return the names of the sources of classes, in the order of their declaration."""
@@ -157,7 +200,7 @@ class KnownNames:
 
     def sources_of_profiles(self, kind: EventKind | None, profiles: Sequence[Profile]) -> Sequence[str]:
         """Return the sources of the profiles' domains, or of all if a profile names none; only the sites for HEALTH."""
-        domains = {name for profile in profiles for name in profile.domains or self.domains}
+        domains = {name for profile in profiles for name in self._domains_of(profile)}
         if not all(profile.domains for profile in profiles):
             domains.add(BUILT_IN_NAME)
         found = (each for each in self.sources.values() if each.domain in domains)
@@ -173,18 +216,24 @@ class KnownNames:
             return tuple(self.sources_of_profiles(rule.trigger.kind, [self.profiles[name] for name in rule.profiles]))
         return tuple(self.fitting(wanted))
 
+    def _domains_of(self, profile: Profile) -> list[str]:
+        """Return the domains that a profile names, or all if it names none, and those that belong to the owner."""
+        own = [each.name for each in self.domains.values() if not profile.domains or owner_of(each.name) is not None]
+        return [*own, *(each for each in profile.domains if owner_of(each) is None)]
+
     def is_site(self, name: str) -> bool:
         """Whether a source is a site."""
-        return name in self.sources and self.sources[name].site is not None
+        source = self.source(name)
+        return source is not None and source.site is not None
 
     def class_index(self, profiles: Sequence[Profile]) -> ClassIndex:
         """Return the classes that rules of some profiles can name."""
-        names = dict.fromkeys(name for profile in profiles for name in profile.domains or self.domains)
+        names = dict.fromkeys(name for profile in profiles for name in self._domains_of(profile))
         is_complete = all(profile.domains for profile in profiles) or not self.unread.hides_any(StatementKind.DOMAIN)
         where = " in the domains of this rule's profiles" if any(profile.domains for profile in profiles) else ""
         asked = tuple(names), bool(profiles) and is_complete, where
         if asked not in self._indices:
-            domains = [self.domains[name] for name in names if name in self.domains]
+            domains = [self.domains[each] for each in map(self._written, names) if each in self.domains]
             complete = bool(profiles) and len(domains) == len(names) and is_complete
             self._indices[asked] = ClassIndex(domains, complete=complete, where=where)
         return self._indices[asked]
@@ -249,7 +298,7 @@ class RuleChecker:
                 found.append(profile)
             elif not self._known.unread.hides(StatementKind.PROFILE, name.value):
                 declare = f" Declare it: CREATE PROFILE {quote_name(name.value)}"
-                hint = did_you_mean(name.value, self._known.profiles) or declare
+                hint = self._reporter.hint(name.value, self._known.profiles) or declare
                 self._reporter.error(f"there is no profile {name.value!r}.{hint}", name.span)
         return found
 
@@ -292,13 +341,14 @@ class RuleChecker:
         report_repeated("source", rule.sources, self._reporter)
         for name in rule.sources:
             self._check_named_source(name, wanted)
-        return tuple(name.value for name in rule.sources)
+        found = ((each.value, self._known.source(each.value)) for each in rule.sources)
+        return tuple(name if source is None else source.source_id for name, source in found)
 
     def _check_named_source(self, name: Located[str], wanted: Collection[tuple[str, str]]) -> None:
-        source = self._known.sources.get(name.value)
+        source = self._known.source(name.value)
         if source is None:
             if not self._known.unread.hides(StatementKind.SOURCE, name.value):
-                suggestion = did_you_mean(name.value, self._known.sources)
+                suggestion = did_you_mean(name.value, [plain_name(each) for each in self._known.sources])
                 self._reporter.error(f"there is no source {name.value!r}.{suggestion}", name.span)
         elif wanted and (source.domain, source.page_class) not in wanted:
             classes = " or ".join(sorted({page_class for _, page_class in wanted}))
@@ -369,7 +419,7 @@ class RuleChecker:
         least_s, gap = self._settings.spacing_s, rule.longest_gap
         if gap is None or gap.value.in_seconds(chronon_s=self._settings.chronon_s) >= least_s:
             return
-        sources = (each for each in map(self._known.sources.get, source_ids) if each is not None)
+        sources = (each for each in map(self._known.source, source_ids) if each is not None)
         slow = next((each.source_id for each in sources if not (each.politeness and each.politeness.spacing)), None)
         if slow is not None:
             message = (
@@ -380,7 +430,7 @@ class RuleChecker:
 
     def _check_screenshot(self, rule: InsertNotification, source_ids: Sequence[str]) -> None:
         """Warn of sources that have no pictures, because no browser shows them."""
-        sources = [each for each in map(self._known.sources.get, source_ids) if each is not None]
+        sources = [each for each in map(self._known.source, source_ids) if each is not None]
         plain = [each.source_id for each in sources if each.rendering is None]
         if rule.screenshot is None or not plain:
             return

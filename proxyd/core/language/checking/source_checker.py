@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import TypeAlias
 
@@ -22,10 +22,18 @@ from proxyd.core.language.syntax.nodes import (
 )
 from proxyd.core.language.syntax.readers import READER_KINDS
 from proxyd.core.language.syntax.value_checks import Values
-from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
-from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, PageClass, Politeness, Profile, Rendering, Source
+from proxyd.core.model.profile import (
+    SITE_CLASS,
+    SOURCE_CLASS,
+    Domain,
+    PageClass,
+    Politeness,
+    Profile,
+    Rendering,
+    Source,
+)
 from proxyd.core.model.site import CONNECTIONS, SPACING, SiteChecks
 
 _SITE_OPTIONS = ("certificate", "domain", "holding", "maintenance")
@@ -159,7 +167,7 @@ def _check_articles(page_class: PageClass, span: TextSpan, reporter: Reporter) -
 
 def check_profile(
     statement: CreateProfile,
-    domains: Collection[str],
+    domains: Mapping[str, Domain],
     receivers: Receivers,
     reporter: Reporter,
     values: Values,
@@ -171,7 +179,7 @@ def check_profile(
         report_repeated(kind, names, reporter)
     for domain in statement.domains:
         if domain.value not in domains and not unread.hides(StatementKind.DOMAIN, domain.value):
-            suggestion = did_you_mean(domain.value, domains)
+            suggestion = reporter.hint(domain.value, domains)
             reporter.error(f"there is no domain {domain.value!r}.{suggestion}", domain.span)
     check_deliveries(statement.deliveries, reporter, values)
     check_deliveries(statement.trouble, reporter, values)
@@ -179,7 +187,7 @@ def check_profile(
     check_clauses(statement, PROFILE_OPTIONS, values)
     return Profile(
         name=statement.name.value,
-        domains=tuple(domain.value for domain in statement.domains),
+        domains=tuple(domains[name].name if name in domains else name for name in (d.value for d in statement.domains)),
         users=tuple(user.value for user in statement.users),
         deliveries=once_each(reached(statement.deliveries, receivers)),
         digest=None if statement.digest is None else statement.digest.value,
@@ -233,7 +241,7 @@ def check_receivers(
         if isinstance(each.value, ReceiverName) and each.value.receiver not in receivers:
             name = each.value.receiver
             if not unread.hides(StatementKind.RECEIVER, name):
-                hint = did_you_mean(name, receivers) or " Declare it with CREATE RECEIVER."
+                hint = reporter.hint(name, receivers) or " Declare it with CREATE RECEIVER."
                 reporter.error(f"there is no receiver {name!r}.{hint}", each.span)
 
 

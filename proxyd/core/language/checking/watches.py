@@ -51,7 +51,19 @@ from proxyd.core.model.expression import (
     Unary,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import SITE_CLASS, SOURCE_CLASS, Anchor, FieldType, Life, Trigger, Utility, UtilityKind
+from proxyd.core.model.profile import (
+    SITE_CLASS,
+    SOURCE_CLASS,
+    Anchor,
+    FieldType,
+    Life,
+    Trigger,
+    Utility,
+    UtilityKind,
+    owned_name,
+    owner_of,
+    plain_name,
+)
 from proxyd.core.model.site import PERIOD
 from proxyd.core.model.text_blocks import plain_pattern
 
@@ -98,11 +110,11 @@ class _Expansion:
             broken.name or "" for parsed in texts for broken in parsed.broken if broken.kind is StatementKind.PROFILE
         }
         sources = [each for each in declared if isinstance(each, CreateSource)]
-        self._sources = {self._reading(each.url, each.page_class): each for each in sources}
+        self._sources = {self._reading(each, each.page_class): each for each in sources}
         self._taken = {each.name.value for each in sources}
         watched = [each for each in declared if isinstance(each, Watch)]
-        self._read_as = {each.url.value: self._class_of(each) for each in watched if not _is_of_source(each)}
-        self._read_as |= {each.url.value: each.page_class for each in sources}
+        self._read_as = {_address(each): self._class_of(each) for each in watched if not _is_of_source(each)}
+        self._read_as |= {_address(each): each.page_class for each in sources}
 
     def texts(self) -> list[Parsed]:
         return [self._text_meant_by(parsed) for parsed in self._texts]
@@ -130,11 +142,11 @@ class _Expansion:
         """Return the statements that a WATCH stands for; the same objects as before if they mean the same."""
         page_class = watch.page_class or replace(self._class_of(watch), span=watch.url.span)
         profiles = watch.profiles or (Located(DEFAULT_PROFILE, watch.url.span),)
-        reading = self._reading(watch.url, page_class)
+        reading = self._reading(watch, page_class)
         source = self._sources.get(reading)
         missing = tuple(each for each in profiles if each.value not in self._profiles)
         name = self._source_name(watch, page_class) if source is None else source.name
-        news = self._brief(page_class)
+        news = self._brief(watch, page_class)
         depends_on = page_class, missing, source is None, name.value, news
         before = self._memory.recall(watch, ())
         if before is not None and before[0] == depends_on:
@@ -152,7 +164,7 @@ class _Expansion:
 
     def _other_options(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
         """Yield an error for each option that differs from that of the source which reads the address."""
-        source = self._sources[self._reading(watch.url, self._class_of(watch))]
+        source = self._sources[self._reading(watch, self._class_of(watch))]
         for option, keyword in _HOW_TO_READ.items():
             written, other = getattr(watch, option), getattr(source, option)
             if not written or other == written:
@@ -165,7 +177,7 @@ class _Expansion:
 
     def _wrong_words(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
         """Yield an error for each WITHOUT that leaves out everything, and for what has no texts to look at."""
-        known = self._brief(self._class_of(watch))
+        known = self._brief(watch, self._class_of(watch))
         has_texts = not _is_of_source(watch) and (known is None or bool(known.texts))
         found: list[tuple[str, TextSpan]] = []
         for words in watch.without:
@@ -184,30 +196,35 @@ class _Expansion:
         """Return how an address is read; a WATCH on the source itself reads it as another statement says."""
         if watch.page_class is not None:
             return watch.page_class
-        return self._read_as.get(watch.url.value, _UPTIME_CLASS) if _is_of_source(watch) else _DEFAULT_CLASS
+        return self._read_as.get(_address(watch), _UPTIME_CLASS) if _is_of_source(watch) else _DEFAULT_CLASS
 
-    def _brief(self, page_class: ClassName) -> _ClassInBrief | None:
+    def _brief(self, of: Watch | CreateSource, page_class: ClassName) -> _ClassInBrief | None:
+        """Return the class that a statement names; what its owner has declared comes before what is shared."""
         name = page_class.name.casefold()
-        return self._classes.get(f"{page_class.domain}.{name}" if page_class.domain else name)
+        return self._class_named(of, f"{page_class.domain}.{name}" if page_class.domain else name)
 
-    def _reading(self, url: Located[str], page_class: ClassName) -> tuple[str, str, str]:
-        """Return an address and how it is read: the domain and the name of its class."""
+    def _class_named(self, of: Watch | CreateSource, name: str) -> _ClassInBrief | None:
+        return self._classes.get((owner_of(of.name.value), name)) or self._classes.get((None, name))
+
+    def _reading(self, of: Watch | CreateSource, page_class: ClassName) -> tuple[str | None, str, str, str]:
+        """Return whose an address is, and how it is read: the domain and the name of its class."""
         name = page_class.name.casefold()
-        known = self._classes.get(name)
-        return url.value, page_class.domain or (known.domain if known else ""), name
+        known = self._class_named(of, name)
+        return *_address(of), page_class.domain or (known.domain if known else ""), name
 
     def _source_name(self, watch: Watch, page_class: ClassName) -> Located[str]:
         """Return a free name: the address without its scheme, then with its class, then the whole address."""
-        address = watch.address
-        names = (address.value, f"{address.value} ({page_class.name})", watch.url.value)
-        name = next((each for each in names if each not in self._taken), address.value)
+        address, owner = watch.address, owner_of(watch.name.value)
+        written = (address.value, f"{address.value} ({page_class.name})", watch.url.value)
+        names = [owned_name(owner, each) for each in written]
+        name = next((each for each in names if each not in self._taken), names[0])
         self._taken.add(name)
         return replace(address, value=name)
 
     def _rule(
         self, watch: Watch, profiles: tuple[Located[str], ...], source: Located[str], page_class: ClassName
     ) -> InsertNotification:
-        known = self._brief(page_class)
+        known = self._brief(watch, page_class)
         event = watch.event or (known.news if known else EventKind.INSERT)
         class_name = replace(_SOURCE_CLASS_NAME, span=page_class.span) if event.is_of_source else page_class
         return InsertNotification(
@@ -233,7 +250,7 @@ class _Expansion:
             return written
         span = watch.span
         of_sites: dict[str, Any] = {"life": Life(PERIOD), "quiet": True, "digest": None}
-        if watch.rule_name is not None and watch.event is None:  # which people know better than its address
+        if watch.is_named and watch.event is None:  # which people know better than its address
             of_sites["message"] = "{rule} {trouble}"
         usual = {name: Located(value, span) for name, value in of_sites.items()}
         return {name: value or usual.get(name) for name, value in written.items()}
@@ -345,7 +362,7 @@ _OF_THE_RULE -= {"deliveries", "profiles"}
 def deliveries_of(receiver: CreateReceiver) -> tuple[Delivery, ...]:
     """Return the deliveries of a receiver; each knows its name, and webhooks get short names of fields."""
     written: list[Any] = [with_short_names(each.value) for each in receiver.to]
-    return once_each(replace(each, receiver=receiver.name.value) for each in written)
+    return once_each(replace(each, receiver=plain_name(receiver.name.value)) for each in written)
 
 
 def with_short_names(delivery: Delivery) -> Delivery:
@@ -366,24 +383,31 @@ def _is_of_source(watch: Watch) -> bool:
     return watch.page_class is None and watch.event is not None and watch.event.is_of_source
 
 
-def _classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[str, _ClassInBrief]]:
-    """Yield the classes by name, in lower case; a declared one comes after the built-in one that it hides."""
+def _address(of: Watch | CreateSource) -> tuple[str | None, str]:
+    return owner_of(of.name.value), of.url.value
+
+
+def _classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[tuple[str | None, str], _ClassInBrief]]:
+    """Yield the classes by owner and name, in lower case; a declared one comes after a built-in one that it hides."""
     for name, built_in in BUILT_IN.classes.items():
         types = [(each.path, each.type) for each in built_in.fields]
         brief = _in_brief(BUILT_IN.name, types, has_rows=built_in.each is not None)
-        yield from _under_names(name, replace(brief, news=EventKind.HEALTH) if built_in == SITE_CLASS else brief)
+        yield from _under_names(None, name, replace(brief, news=EventKind.HEALTH) if built_in == SITE_CLASS else brief)
     for statement in statements:
         if isinstance(statement, CreateDomain):
             for declared in statement.classes:
                 types = [(each.path.value, each.type) for each in declared.fields]
-                brief = _in_brief(statement.name.value, types, has_rows=declared.each is not None)
-                yield from _under_names(declared.name.value, brief)
+                domain, owner = plain_name(statement.name.value), owner_of(statement.name.value)
+                brief = _in_brief(domain, types, has_rows=declared.each is not None)
+                yield from _under_names(owner, declared.name.value, brief)
 
 
-def _under_names(name: str, brief: _ClassInBrief) -> Iterator[tuple[str, _ClassInBrief]]:
+def _under_names(
+    owner: str | None, name: str, brief: _ClassInBrief
+) -> Iterator[tuple[tuple[str | None, str], _ClassInBrief]]:
     """Yield a class by its name, and by that after its domain's."""
-    yield name.casefold(), brief
-    yield f"{brief.domain}.{name.casefold()}", brief
+    yield (owner, name.casefold()), brief
+    yield (owner, f"{brief.domain}.{name.casefold()}"), brief
 
 
 def _in_brief(domain: str, types: Sequence[tuple[str, FieldType]], *, has_rows: bool) -> _ClassInBrief:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from proxyd.core.errors import RuleCheckError
 from proxyd.core.language.syntax.nodes import SourceText
 from proxyd.core.language.syntax.token_reader import MAX_ERRORS
+from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Domain
@@ -44,6 +45,10 @@ class Reporter:
         self.errors: list[RuleCheckError] = []
         self.warnings: list[RuleCheckError] = []
         self.reports = 0  # all that were made, with those that are not kept
+
+    def hint(self, written: str, known: Iterable[str]) -> str:
+        """Return what may be meant by a name; not to who writes only some profiles: it may be a name of others."""
+        return "" if self.source.is_owned else did_you_mean(written, known)
 
     def error(self, message: str, span: TextSpan) -> None:
         """Report an error; after a hundred in one file the rest are dropped."""

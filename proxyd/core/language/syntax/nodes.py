@@ -31,6 +31,8 @@ from proxyd.core.model.profile import (
     Politeness,
     Trigger,
     Utility,
+    owner_of,
+    plain_name,
 )
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -38,10 +40,14 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A text in the rule language and its name in errors."""
+    """A text in the rule language and its name in errors.
+
+    A profile that it declares belongs to itself if ``is_owned``; what else it declares says by its name whose it is.
+    """
 
     file: str
     text: str
+    is_owned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +266,12 @@ class Watch(_PageOptions):
     def name(self) -> Located[str]:
         """The name of the rule."""
         return self.rule_name or self.address
+
+    @property
+    def is_named(self) -> bool:
+        """Whether somebody has given it a name; one that belongs to a profile is always written with its owner."""
+        name = self.rule_name
+        return name is not None and (owner_of(name.value) is None or plain_name(name.value) != self.address.value)
 
 
 def without_scheme(url: str) -> str:

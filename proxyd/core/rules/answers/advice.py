@@ -275,6 +275,13 @@ class PlanCost:
     unmet: tuple[IntervalOutlook, ...]
     targets: Mapping[str, RuleOutlook]
 
+    def of_rules(self, is_wanted: Callable[[str], bool]) -> PlanCost:
+        """Return what is about some rules: of the probes, how many more are asked for."""
+        more_per_s = max(0.0, self.after_per_s - self.before_per_s)
+        unmet = tuple(each for each in self.unmet if is_wanted(each.rule))
+        targets = {rule: each for rule, each in self.targets.items() if is_wanted(rule)}
+        return replace(self, before_per_s=0.0, after_per_s=more_per_s, unmet=unmet, targets=targets)
+
 
 @dataclass(frozen=True, slots=True)
 class _Others:

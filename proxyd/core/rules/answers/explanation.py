@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from math import expm1, inf, sqrt
 from types import MappingProxyType
@@ -207,6 +207,26 @@ class Explanation:
     def is_host_bound(self) -> bool:
         """Whether the limit of the host, not the budget, holds probes back; only a higher limit allows more."""
         return (self.price_item_s or 0.0) > (self.fleet_price_item_s or inf) * (1.0 + 1e-9)
+
+
+def without_rule(planned: PlannedProbe) -> PlannedProbe:
+    """Return a planned probe without the rule that asks for it."""
+    return replace(planned, probe=replace(planned.probe, rule=None))
+
+
+def only_of(found: Explanation, rules: Collection[str]) -> Explanation:
+    """Return an explanation for somebody who sees only these of the rules."""
+    probe = None if found.next_probe is None else found.next_probe.probe
+    if found.next_probe is not None and probe is not None and probe.rule not in {None, *rules}:
+        found = replace(found, next_probe=without_rule(found.next_probe), because="somebody else asks for it")
+    return replace(
+        found,
+        rules=tuple(each for each in found.rules if each in rules),
+        picturing=tuple(each for each in found.picturing if each in rules),
+        policies={name: each for name, each in found.policies.items() if name in rules},
+        intervals={name: each for name, each in found.intervals.items() if name in rules},
+        counted={name: each for name, each in found.counted.items() if name in rules},
+    )
 
 
 @dataclass(frozen=True, slots=True)

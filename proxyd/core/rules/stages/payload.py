@@ -17,7 +17,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.item import EventKind, UpdateEvent
-from proxyd.core.model.profile import Source
+from proxyd.core.model.profile import Source, plain_name
 from proxyd.core.politeness.faults import Outage
 from proxyd.core.rules.known.context import History
 from proxyd.core.rules.known.failing_rules import RuleFailure
@@ -127,8 +127,10 @@ def _joint_notification(
     data |= {
         "late": not all(each.captured for each in obtained),
         "partial": bool(interval.wanted),
-        "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in obtained],
-        "missing": list(interval.wanted),
+        "pages": [
+            {"source": plain_name(p.source_id), "captured": p.captured, "seen": iso_time(p.seen_s)} for p in obtained
+        ],
+        "missing": [plain_name(each) for each in interval.wanted],
         **_wording_of_rows(program, rows, interval.event.source_id, meter),
     }
     identity = interval.interval_id
@@ -150,9 +152,9 @@ def _head(
     program: RuleProgram, event: UpdateEvent, url: str, start: Chronon, deadline: Chronon | None, grid: ChrononGrid
 ) -> dict[str, Any]:
     return {
-        "rule": program.rule.name,
+        "rule": plain_name(program.rule.name),
         "profiles": list(program.rule.profiles),
-        "source": event.source_id,
+        "source": plain_name(event.source_id),
         "url": url,
         "event": {"kind": event.kind.value, "time": iso_time(event.time_s), "seen": iso_time(event.seen_s)},
         "interval": {
@@ -165,7 +167,7 @@ def _head(
 def _wording_of_rows(program: RuleProgram, rows: Sequence[ResultRow], source_id: str, meter: Meter) -> dict[str, Any]:
     """Return as many rows as a notification may hold, and the texts that tell people what they say."""
     found, rows = len(rows), _fitting(rows, meter)
-    said = word_rows(program.message, rows, meter, rule=program.rule.name, source=source_id)
+    said = word_rows(program.message, rows, meter, rule=plain_name(program.rule.name), source=plain_name(source_id))
     message = {"title": said.title, "rows": list(said.rows), "is_set": program.rule.message is not None}
     message |= {"names_all": True} if said.names_all else {}
     message |= {"is_named": True} if program.rule.query.columns and program.rule.message is None else {}
@@ -296,7 +298,7 @@ def outage_notices(
         deliveries = tuple(each for each in program.rule.deliveries if each not in told)
         if _tells(program, outage) and len(deliveries) >= min(1, len(program.rule.deliveries)):
             told.update(deliveries)
-            yield _notice(program, outage, deliveries, _data(outage, source, zone))
+            yield _notice(program, outage, source, deliveries, _data(outage, source, zone))
 
 
 def _tells(program: RuleProgram, outage: Outage) -> bool:
@@ -306,17 +308,21 @@ def _tells(program: RuleProgram, outage: Outage) -> bool:
 
 
 def _notice(
-    program: RuleProgram, outage: Outage, deliveries: tuple[Delivery, ...], told: Mapping[str, Any]
+    program: RuleProgram,
+    outage: Outage,
+    source: Source,
+    deliveries: tuple[Delivery, ...],
+    told: Mapping[str, Any],
 ) -> Notification:
     """Return the notification of one rule; its id is the same each time that it is computed."""
     name = program.rule.name
     identity = f"{name}\0{program.accepted_s!r}\0offline\0{outage.since_s!r}"
     notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
-    data = {"id": notification_id, "rule": name, "profiles": list(program.rule.profiles), **told}
+    data = {"id": notification_id, "rule": plain_name(name), "profiles": list(program.rule.profiles), **told}
     return Notification(
         notification_id=notification_id,
         rule=name,
-        source_id=told["source"],
+        source_id=source.source_id,
         event_s=outage.since_s,
         created_s=outage.until_s,
         late=False,
@@ -329,7 +335,7 @@ def _data(outage: Outage, source: Source, zone: tzinfo | None) -> dict[str, Any]
     since, until = minute_of(outage.since_s, zone), minute_of(outage.until_s, zone)
     said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
     return {
-        "source": source.source_id,
+        "source": plain_name(source.source_id),
         "url": source.url,
         "event": {"kind": "offline", "time": iso_time(outage.since_s), "seen": iso_time(outage.until_s)},
         "interval": {"start": iso_time(outage.since_s), "end": iso_time(outage.until_s)},

@@ -9,7 +9,7 @@ from proxyd.core.model.expression import Duration
 from proxyd.core.model.field_values import day_of, length_in_words, minute_of
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.model.profile import BUILT_IN_NAME
+from proxyd.core.model.profile import BUILT_IN_NAME, plain_name
 from proxyd.core.model.site import SiteChecks
 from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.context import Shape, SourceContext
@@ -244,7 +244,7 @@ def _event(
     failure = " ".join((outcome.detail or outcome.kind.value).split())[:_MOST_ERROR]
     error = None if outcome.kind.is_success else failure
     fields: dict[str, Value] = {
-        "source.name": context.source.source_id,
+        "source.name": plain_name(context.source.source_id),
         "source.url": context.source.url,
         "source.status": outcome.status,
         "source.latency": None if after.latency_s is None else round(after.latency_s, 4),

@@ -1,0 +1,142 @@
+"""What those may read and change who are bound to some profiles, over the API and on pages.
+
+A route that does not say how its requests are bound refuses them. What they see of the declaration is decided where its
+answers ask for it (``proxyd.daemon.parts``); here the names in requests are looked up there, and are left out of what
+is of others. Answers show names as their owner writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from html import escape
+from urllib.parse import quote
+
+from aiohttp import web
+
+from proxyd.api.problems import Handler, problem, problems
+from proxyd.api.queries import Queries
+from proxyd.api.query_readers import parse_position
+from proxyd.core.language import no_such
+from proxyd.core.model.profile import MARK, Declaration, found_name
+from proxyd.core.model.suspension import Subject
+from proxyd.daemon.delivery_queries import no_notification
+from proxyd.daemon.reading import no_such_item
+
+
+class Within(Enum):
+    """How a request says what it is about."""
+
+    PART = "not in its path: its handler answers from what of the declaration is shown to whoever asks"
+    PROFILE = "the name of a profile in its path"
+    RULE = "the name of a rule in its path"
+    SOURCE = "the name of a source in its path"
+    ITEM = "the position of an item in its path"
+    NOTIFICATION = "the id of a notification in its path"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How the requests of a route are bound: ``within`` is ``None`` if it refuses whoever is bound to some profiles."""
+
+    within: Within | None = None
+    is_to_change: bool = False  # whether what is named must belong to them alone
+
+
+_NAMED = {Within.PROFILE: "profile", Within.RULE: "rule", Within.SOURCE: "source"}
+
+
+async def answer_bound(
+    request: web.Request, bounds: Bounds, profiles: tuple[str, ...], queries: Queries, handler: Handler
+) -> web.StreamResponse:
+    """Return what a handler answers to somebody who is bound to some profiles, or a refusal."""
+
+    async def admit(request: web.Request) -> web.StreamResponse:
+        found = await look_up(request, bounds, profiles, queries)
+        return await handler(found) if isinstance(found, web.Request) else found
+
+    return answer_with_plain_names(await problems(request, admit), profiles)
+
+
+async def look_up(
+    request: web.Request, bounds: Bounds, profiles: tuple[str, ...], queries: Queries
+) -> web.Request | web.Response:
+    """Return a request with the full names of what it names, or a refusal.
+
+    Raises ``NotFoundError`` for what is of others, in the words for what does not exist, and ``ConflictError`` for what
+    others have, too, and cannot be changed.
+    """
+    if bounds.within is None:
+        return problem(403, "Forbidden", f"you have only {_named(profiles)} here; this needs all")
+    return await _looked_up(request, bounds, profiles, await queries.profiles.prepare(), queries)
+
+
+def answer_with_plain_names(answer: web.StreamResponse, profiles: Sequence[str]) -> web.StreamResponse:
+    """Return an answer, unless it is a stream or a picture, with names as ``with_plain_names`` does."""
+    if isinstance(answer, web.Response) and isinstance(answer.body, bytes) and answer.content_type[:6] != "image/":
+        answer.body = with_plain_names(answer.body, profiles)
+    return answer
+
+
+async def _looked_up(
+    request: web.Request, bounds: Bounds, profiles: Sequence[str], part: Declaration, queries: Queries
+) -> web.Request:
+    within = bounds.within
+    kinds: Mapping[str, Mapping[str, object]] = {"profile": part.profiles, "rule": part.rules, "source": part.sources}
+    if within is not None and (kind := _NAMED.get(within)) is not None:
+        name = found_name(request.match_info["name"], kinds[kind], profiles)
+        if name not in kinds[kind]:
+            raise no_such(kind, name, part.profiles if kind == "profile" else ())
+        queries.profiles.named(name, Subject(kind), to_change=bounds.is_to_change)
+        request.match_info["name"] = name
+    elif within is Within.ITEM:
+        position = parse_position(request.match_info["position"], "an item's position is a number")
+        if not await queries.reading.stored.articles([position], sources=part.sources):
+            raise no_such_item()
+    elif within is Within.NOTIFICATION:
+        rule = await queries.history.is_of(request.match_info["id"], part.rules)
+        if rule is None:
+            raise no_notification(request.match_info["id"])
+        queries.profiles.named(rule, Subject.RULE, to_change=bounds.is_to_change)
+    named = {each: found_name(request.query[each], kinds[each], profiles) for each in kinds if each in request.query}
+    for kind, name in named.items():
+        if kind != "source" and name not in kinds[kind]:  # a source of others has nothing, like one that is not there
+            raise no_such(kind, name, part.profiles if kind == "profile" else ())
+    different = {each: name for each, name in named.items() if name != request.query[each]}
+    return request.clone(rel_url=request.rel_url.update_query(different)) if different else request
+
+
+def with_plain_names(body: bytes, profiles: Sequence[str]) -> bytes:
+    """Return an answer with the names of what some profiles own as these write them.
+
+    >>> with_plain_names('<a href="/rules/a%26b%E2%8B%AEx">a&amp;b⋮x</a>'.encode(), ["a&b"])
+    b'<a href="/rules/x">x</a>'
+    """
+    for each in _spellings(tuple(profiles)):
+        body = body.replace(each, b"")
+    return body
+
+
+@lru_cache(1000)
+def _spellings(profiles: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Return the beginnings of owned names, as texts, JSON, HTML, XML and addresses have them."""
+    found: dict[bytes, None] = {}
+    for owner in (f"{each}{MARK}" for each in profiles):
+        for text in (owner, escape(owner), escape(owner).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")):
+            found |= dict.fromkeys([text.encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode()])
+            found |= dict.fromkeys([json.dumps(text)[1:-1].encode(), text.encode("ascii", "xmlcharrefreplace")])
+        found |= dict.fromkeys([quote(owner, safe="").encode(), quote(owner).encode()])
+        found |= dict.fromkeys([escape(owner, quote=False).encode()])
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _named(profiles: Sequence[str]) -> str:
+    """Return profiles for people.
+
+    >>> _named(["news"]), _named(["a", "b"])
+    ("the profile 'news'", "the profiles 'a', 'b'")
+    """
+    return f"the profile{'s' * (len(profiles) > 1)} {', '.join(map(repr, profiles))}"

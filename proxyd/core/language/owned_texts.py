@@ -1,0 +1,111 @@
+"""What somebody declares who writes only some profiles: names get their owner; what is not theirs is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from proxyd.core.errors import RuleCheckError
+from proxyd.core.language.checking.watches import DEFAULT_PROFILE
+from proxyd.core.language.syntax.nodes import (
+    CreateProfile,
+    CreateSource,
+    CreateSources,
+    DropStatement,
+    InsertNotification,
+    Located,
+    Parsed,
+    Statement,
+    StatementKind,
+    Watch,
+)
+from proxyd.core.model.delivery import SecretRef
+from proxyd.core.model.profile import owned_name
+
+IsDeclared: TypeAlias = Callable[[StatementKind, str], bool]
+"""Whether the API has declared something of this kind and full name."""
+_NO_SECRETS = "where secrets are sent is said by whoever writes all profiles; leave it out, or ask them to declare this"
+
+
+def owned_text(parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared) -> Parsed:
+    """Return a text in which each declared name is that of its owner, with errors for what is not in these profiles.
+
+    A profile owns itself, a rule belongs to the first profile of its INTO, and all else to the profile of the text: the
+    only one that it names, or the first of ``owners``. What one of them has declared before stays with it.
+    """
+    owning = _Owning(parsed, owners, is_declared)
+    statements = tuple(map(owning.statement, parsed.statements))
+    errors = (*parsed.errors, *owning.errors)
+    return replace(parsed, source=replace(parsed.source, is_owned=True), statements=statements, errors=errors)
+
+
+class _Owning:
+    """The owners of the statements of a text."""
+
+    def __init__(self, parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared) -> None:
+        self._source = parsed.source
+        self._owners = owners
+        self._is_declared = is_declared
+        self._default = DEFAULT_PROFILE if DEFAULT_PROFILE in owners else owners[0]
+        named = {each.value for statement in parsed.statements for each in _profiles(statement)} & set(owners)
+        self._of_text = named.pop() if len(named) == 1 else self._default
+        self.errors: list[RuleCheckError] = []
+
+    def statement(self, statement: Statement) -> Statement:
+        """Return a statement as it is kept; notes what is not allowed in it."""
+        for profile in _profiles(statement):
+            if profile.value not in self._owners:
+                self._refuse(f"you write only {_named(self._owners)}, not {profile.value!r}", profile)
+        match statement:
+            case CreateProfile() | CreateSources():
+                return statement
+            case DropStatement(kind=StatementKind.PROFILE):
+                return statement
+            case InsertNotification() | Watch():
+                return self._rule(statement)
+            case CreateSource():
+                for secret in _secrets(statement):
+                    self._refuse(_NO_SECRETS, secret)
+        return replace(statement, name=self._owned(statement.kind, statement.name, self._of_text))
+
+    def _rule(self, statement: InsertNotification | Watch) -> Statement:
+        profiles = statement.profiles
+        if not profiles and isinstance(statement, Watch):
+            profiles = (Located(self._of_text, statement.url.span),)
+        name = self._owned(statement.kind, statement.name, profiles[0].value if profiles else self._default)
+        if isinstance(statement, Watch):
+            return replace(statement, rule_name=name, profiles=profiles)
+        return replace(statement, name=name)
+
+    def _owned(self, kind: StatementKind, name: Located[str], owner: str) -> Located[str]:
+        before = (each for each in self._owners if self._is_declared(kind, owned_name(each, name.value)))
+        return replace(name, value=owned_name(next(before, owner), name.value))
+
+    def _refuse(self, message: str, at: Located[object]) -> None:
+        text, span = self._source, at.span
+        self.errors.append(RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file))
+
+
+def _profiles(statement: Statement) -> Sequence[Located[str]]:
+    match statement:
+        case CreateProfile() | DropStatement(kind=StatementKind.PROFILE):
+            return (statement.name,)
+        case InsertNotification() | Watch():
+            return statement.profiles
+    return ()
+
+
+def _secrets(source: CreateSource) -> Iterable[Located[object]]:
+    if source.auth is not None:
+        yield source.auth
+    yield from (each for each in source.headers if isinstance(each.value[1], SecretRef))
+
+
+def _named(profiles: Sequence[str]) -> str:
+    """Return profiles for people.
+
+    >>> _named(["news"]), _named(["a", "b"])
+    ("the profile 'news'", "the profiles 'a', 'b'")
+    """
+    return f"the profile{'s' * (len(profiles) > 1)} {', '.join(map(repr, profiles))}"
