@@ -265,7 +265,7 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
 
 @verb("audit", "proxyd audit --limit 20", takes=[limit(50, most=100_000), *ASKING])
 def audit(options: argparse.Namespace) -> int:
-    """List who declared, removed, muted or replayed what, and made or revoked tokens."""
+    """List who changed, tried or sent what, and who signed in or failed to."""
     found = ask(options, lambda client: client.audit(limit=options.limit))
     return print_list(
         options,

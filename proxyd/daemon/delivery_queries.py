@@ -155,7 +155,7 @@ class DeliveryQueries:
                 self.notifier.wake()
             return result
 
-        return await _some_at_once(test, declared.deliveries)
+        return await self._test_all(f"rule {rule}", test, declared.deliveries)
 
     async def test_receiver(self, name: str) -> list[_DeliveryTest]:
         """Send a test message to every webhook, mail address and channel of a receiver that has a name."""
@@ -169,7 +169,19 @@ class DeliveryQueries:
             shown = f"{shown_endpoint(delivery.kind, delivery.endpoint, name)}, {delivery.kind}"
             return self._test(delivery, shown, name, {"receiver": name}, data)
 
-        return await _some_at_once(test, deliveries_of(declared))
+        return await self._test_all(f"receiver {name}", test, deliveries_of(declared))
+
+    async def _test_all(
+        self, subject: str, test: Callable[[Delivery], Awaitable[_DeliveryTest]], deliveries: Sequence[Delivery]
+    ) -> list[_DeliveryTest]:
+        """Test deliveries, a few at once, because one that does not answer takes all of its time."""
+        results: list[_DeliveryTest] = []
+        for begin in range(0, len(deliveries), _TESTED_AT_ONCE):
+            results += await asyncio.gather(*map(test, deliveries[begin : begin + _TESTED_AT_ONCE]))
+        accepted = sum(each.error is None for each in results)
+        detail, now_s = f"accepted: {accepted} of {len(results)}", self.clock.time_s()
+        await self.store.audit.note("test", subject, detail, now_s=now_s)
+        return results
 
     async def _test(
         self, delivery: Delivery, shown: str, rule: str, for_programs: dict[str, Any], for_people: dict[str, Any]
@@ -240,16 +252,6 @@ def _as_test(rule: str, told: Sequence[StoredNotification]) -> dict[str, Any]:
 
 def _words_of_test(rule: str, said: str) -> dict[str, Any]:
     return {"rule": rule, "items": [{"title": said}], "message": {"title": said, "rows": [said]}}
-
-
-async def _some_at_once(
-    test: Callable[[Delivery], Awaitable[_DeliveryTest]], deliveries: Sequence[Delivery]
-) -> list[_DeliveryTest]:
-    """Test deliveries, a few at once, because one that does not answer takes all of its time."""
-    results: list[_DeliveryTest] = []
-    for begin in range(0, len(deliveries), _TESTED_AT_ONCE):
-        results += await asyncio.gather(*map(test, deliveries[begin : begin + _TESTED_AT_ONCE]))
-    return results
 
 
 def _texts(notification: StoredNotification, zone: tzinfo | None) -> tuple[SentText, ...]:

@@ -1,4 +1,4 @@
-"""The audit log: who declared, removed, muted or replayed what, or made or revoked a token; it holds no texts."""
+"""The audit log: who changed, tried or sent what, who signed in, or failed to; it holds no texts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select
 
-from proxyd.base.doers import Doer
+from proxyd.base.doers import Doer, current_doer
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.rows import as_type
+from proxyd.store.writer import Writer
 
 _QUERY = re.compile(r"\?[^\s,]+")
 _MOST_NAMED, _MOST_CHARACTERS = 20, 1000
@@ -34,7 +35,8 @@ class Deed:
 class SqlAudit:
     """What was done, for people."""
 
-    def __init__(self, read: StoreReader) -> None:
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
+        self._writer = writer
         self._read = read
 
     async def find_deeds(self, *, before: int | None, limit: int) -> list[Deed]:
@@ -43,6 +45,11 @@ class SqlAudit:
         older = [c.position < before] if before is not None else []
         query = select(t.audit).where(*older).order_by(c.position.desc()).limit(limit)
         return [as_type(Deed, row) for row in await self._read(query)]
+
+    async def note(self, did: str, subject: str, detail: str, *, now_s: float) -> None:
+        """Note what somebody does that changes nothing in the store."""
+        doer = current_doer()
+        await self._writer.submit(lambda connection: note_deed(connection, doer, now_s, did, subject, detail))
 
 
 def note_deed(connection: Connection, doer: Doer, now_s: float, did: str, subject: str, detail: str = "") -> None:

@@ -119,7 +119,7 @@ class SqlStore(SqlOutbox):
         self.access = SqlAccess(self.writer, self.read)
         self.people = SqlPeople(self.writer, self.read)
         self.followers = SqlFollowers(self.writer, self.read)
-        self.audit = SqlAudit(people)
+        self.audit = SqlAudit(self.writer, people)
         self.upkeep = upkeep
         self.session_waits_s = connections.waits_s
         self._connections = connections

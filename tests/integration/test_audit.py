@@ -5,27 +5,31 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api.auth import new_token
 from proxyd.api.listings import Listings
+from proxyd.api.passwords import invite
 from proxyd.api.rest.live_streams import Streams, StreamSettings
+from proxyd.api.web.entrance import _NotedFailures
 from proxyd.app.server import endpoints, make_app
 from proxyd.app.wiring import create_token
+from proxyd.base.doers import Doer, acting
 from proxyd.client import Client
 from proxyd.config.loading import load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.field_values import iso_time
 from proxyd.store.backups import open_store
-from tests.fakes import no_queries
+from tests.fakes import FakeClock, no_queries
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
-from tests.integration.dashboard_world import Browser
+from tests.integration.dashboard_world import Browser, field
 from tests.integration.test_agents import call, over_http
 from tests.integration.test_google_reader import Phone
+from tests.integration.test_people import PASSWORD, choose, sign_in
 
 WATCH = 'WATCH \'https://b.example/feed\' AS "b" INTO "New";'
 
@@ -33,9 +37,10 @@ WATCH = 'WATCH \'https://b.example/feed\' AS "b" INTO "New";'
 NOTED = {
     *("declare", "drop_profile", "import_feeds", "restore", "pause", "resume", "mute", "unmute", "accept_move"),
     *("replay", "replay_dead", "make_token", "drop_token", "invite_person", "drop_person"),
+    *("reload", "test_deliveries", "test_receiver"),
 }
-CHANGE_NOTHING_OF_OTHERS = {"mark_items", "probe", "reload", "test_deliveries"}
-"""What is not noted: marks of one's own, requests and messages that are sent now, and what the files say anyway."""
+CHANGE_NOTHING_OF_OTHERS = {"mark_items", "probe"}
+"""What is not noted: marks, which are of one's own and say what somebody reads, and requests that are sent now."""
 
 
 def test_each_route_that_changes_something_is_noted_or_has_a_reason_not_to_be() -> None:
@@ -144,6 +149,7 @@ async def test_the_dashboard_a_phone_an_agent_and_the_socket_are_told_apart(runn
         await client.pause("s")
     done = [(who, way, did) for who, way, did, *_ in (await deeds(running))[1:]]
     assert done == [
+        ("token admin None", "dashboard", "sign in"),
         ("token admin None", "dashboard", "mute"),
         ("token write None", "reader", "remove"),
         ("token helper", "agent", "unmute"),
@@ -184,6 +190,70 @@ async def test_a_token_made_while_no_daemon_runs_is_noted(tmp_path: Path) -> Non
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store:
         (deed,) = await store.audit.find_deeds(before=None, limit=9)
     assert (deed.who, deed.did, deed.subject) == ("the command line", "make token", "first")
+
+
+async def test_who_signs_in_and_out_and_who_fails_to_is_noted(running: Running) -> None:
+    queries = running.control.queries
+    browser, other = Browser(running), Browser(running)
+    await choose(browser, await invite(queries, "ann", "write"))
+    answer, _ = await browser.post("/account/sessions/end")
+    assert answer.status == 303
+    await browser.post("/sign-out")
+    for name, password in (("ann", "wrong"), ("hunter2", "ann"), ("ann", PASSWORD)):
+        await sign_in(other, name, password)
+    mark = field(await other.get("/sign-in"), "mark")
+    assert (await other.post("/sign-in", {"mark": mark, "token": "pxd_hunter2"}))[0].status == 401
+    found = await deeds(running)
+    kept = [each for each in found if each[2] in {"sign in", "sign out", "fail to sign in"}]
+    ann, somebody = ("ann", "dashboard"), ("somebody", "dashboard", "fail to sign in")
+    assert kept == [
+        (*ann, "sign in", "", "by an invitation"),
+        (*ann, "sign out", "", ""),
+        (*somebody, "person ann", "by password"),
+        (*somebody, "an unknown name", "by password"),
+        (*ann, "sign in", "", "by password"),
+        (*somebody, "", "by a token"),
+    ]
+    assert "hunter2" not in str(found)
+
+
+async def test_other_sessions_that_somebody_ends_are_counted(running: Running) -> None:
+    browser = Browser(running)
+    await choose(browser, await invite(running.control.queries, "ann", "write"))
+    jar = running.client.session.cookie_jar
+    jar.clear()
+    await sign_in(browser)
+    assert (await browser.post("/account/sessions/end"))[0].status == 303
+    assert (await deeds(running))[-1] == ("ann", "dashboard", "sign out", "", "other sessions: 1")
+
+
+async def test_no_guesser_fills_it(running: Running) -> None:
+    failures, clock = _NotedFailures(running.control.queries), cast("FakeClock", running.control.resources.clock)
+    with acting(Doer("somebody", "dashboard", "192.0.2.1")):
+        for _ in range(1000):
+            await failures.note("an unknown name", "by password")
+        assert len(await deeds(running)) == 1 + 60
+        await clock.advance(3600.0)
+        await failures.note("an unknown name", "by password")
+    assert [each[3:] for each in await deeds(running)][-2:] == [
+        ("", "940 more before"),
+        ("an unknown name", "by password"),
+    ]
+
+
+async def test_tests_and_reloads_are_noted_with_what_became_of_them(running: Running) -> None:
+    await running.control.declarations.declare("CREATE RECEIVER \"team\" AS LOG 'a', LOG 'b';")
+    await post(running, "/deliveries/test", rule="r")
+    await post(running, "/receivers/team/test")
+    await post(running, "/reload")
+    (running.folder / "b.profile").write_text("WATCH nothing")
+    await post(running, "/reload", 422)
+    assert [each[2:] for each in await deeds(running)][-4:] == [
+        ("test", "rule r", "accepted: 0 of 1"),
+        ("test", "receiver team", "accepted: 0 of 2"),
+        ("reload", "the profiles folder", ""),
+        ("reload", "the profiles folder", "refused, errors: 1"),
+    ]
 
 
 async def test_no_secret_is_in_it(running: Running) -> None:

@@ -50,6 +50,7 @@ class ProfileHandlers:
     """Handlers that show, change and export the running declaration."""
 
     def __init__(self, queries: Queries, listings: Listings) -> None:
+        self._queries = queries
         self._profiles = queries.profiles
         self._listings = listings.profiles
         self._choices = queries.choices
@@ -200,7 +201,7 @@ class ProfileHandlers:
 
     async def reload(self, request: web.Request) -> wire.Reloaded | web.Response:
         """Check the profile files and load them."""
-        errors = await self._profiles.reload()
+        errors = await reload_profiles(self._queries)
         return refusal_of_reload(errors) if errors else wire.Reloaded()
 
 
@@ -258,6 +259,14 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
         listing("/api/v1/explain/{name}", declared.explain, wire.Explained, raises=(404,), within=Within.SOURCE),
         Endpoint("POST", "/api/v1/reload", "write", handlers.reload, wire.Reloaded, raises=(409, 422), is_keyed=True),
     )  # fmt: skip
+
+
+async def reload_profiles(queries: Queries) -> Sequence[str]:
+    """Check the profile files and load them; return their errors, with which they are not loaded."""
+    errors = await queries.profiles.reload()
+    detail, now_s = f"refused, errors: {len(errors)}" if errors else "", queries.clock.time_s()
+    await queries.audit.note("reload", "the profiles folder", detail, now_s=now_s)
+    return errors
 
 
 def refusal_of_reload(errors: Sequence[str]) -> web.Response:

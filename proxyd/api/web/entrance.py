@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from aiohttp import web
@@ -21,6 +21,7 @@ from proxyd.api.web.page_gate import (
     cookie_flags,
     give_session,
     local_path,
+    note_session,
     read_form,
     whereabouts,
 )
@@ -35,6 +36,7 @@ from proxyd.store.api_rows import PERSON, Scope, Token
 _FORM_COOKIE = "proxyd_sign_in"
 _WRONG_TOKEN = "The token is wrong, expired or revoked, or reads only some profiles."
 _MOST_WRITTEN = 254  # characters of a name or a mail address
+_FAILED, _MOST_FAILURES, _HOUR_S = "fail to sign in", 60, 3600.0
 _MOST_TOKENS = 50  # of a person
 _NOT_A_PERSON = "This session is a token's: sign in by name and password."
 _WRONG_PASSWORD = "The name or the password is wrong. Whoever runs proxyd can make a new link for you."
@@ -59,6 +61,7 @@ class Entrance:
         self._passwords = Passwords()
         self._elsewhere = None if elsewhere is None else SingleSignOn(elsewhere, queries.clock)
         self._by_name, self._by_address = Attempts(most=10), Attempts(most=50)
+        self._failures = _NotedFailures(queries)
         self._links, self._links_by_address = links, Attempts(most=20)
         self._compiling: asyncio.Task[None] | None = None
 
@@ -80,8 +83,9 @@ class Entrance:
         if "token" in given:
             token = await token_of(self._queries, f"Bearer {given['token']}")
             if token is None:
+                await self._failures.note("", "by a token")
                 return await self._form(request, back, status=401, error=_WRONG_TOKEN)
-            return self._begin(request, token, back)
+            return await self._begin(request, token, back, "by a token")
         now_s, address = self._clock.time_s(), request.remote or ""
         if (wait_s := max(self._by_name.wait_s(name, now_s), self._by_address.wait_s(address, now_s))) > 0:
             return _wait(wait_s)
@@ -90,10 +94,12 @@ class Entrance:
         person = await self._people.find(name)
         stored = None if person is None else person.password
         if not await self._passwords.is_right(stored, given.get("password", "")) or person is None:
+            # whoever types the password in the wrong place does not want it in a log
+            await self._failures.note("an unknown name" if person is None else f"person {name}", "by password")
             return await self._form(request, back, name=name, status=401, error=_WRONG_PASSWORD)
         self._by_name.forget(name)
         self._by_address.take_back(address)
-        return self._begin(request, person.bearer, back)
+        return await self._begin(request, person.bearer, back, "by password")
 
     # -- the link by which somebody signs in once
 
@@ -124,7 +130,7 @@ class Entrance:
         person = await self._people.use_link(link, now_s=self._clock.time_s())
         if person is None:
             return await self.show_link(request)
-        return self._begin(request, person.bearer, "/")
+        return await self._begin(request, person.bearer, "/", "by a link in a mail")
 
     # -- an account elsewhere
 
@@ -145,6 +151,7 @@ class Entrance:
         try:
             name, subject, back = await self._elsewhere.finish(request, is_secure=came_by_https(request))
         except SignOnError as error:
+            await self._failures.note("", "with an account elsewhere")
             return await self._form(request, "/", status=401, error=str(error))
         person = await self._people.find(name)
         if person is None:
@@ -157,12 +164,14 @@ class Entrance:
         # a page, because browsers send a strict cookie only after our own site has sent them on
         answer = self._renderer.page(request, "arrived.html", back=local_path(back))
         give_session(request, answer, self._sessions.begin(person.bearer, where=whereabouts(request)))
+        await note_session(request, self._queries, person.bearer, "sign in", "with an account elsewhere")
         self._elsewhere.forget(answer)
         return answer
 
     async def sign_out(self, request: web.Request) -> web.StreamResponse:
         """End the session."""
         self._sessions.end(request[SIGNED].session)
+        await note_session(request, self._queries, request[SIGNED].token, "sign out")
         answer = web.Response(status=303, headers={"Location": "/sign-in"})
         answer.del_cookie(COOKIE, path="/")
         return answer
@@ -187,7 +196,7 @@ class Entrance:
             return await self._welcome(request, status=422, error=f"{error}".capitalize())
         if not await self._people.accept(invitation, chosen, now_s=self._clock.time_s()):
             return await self._welcome(request)
-        return self._begin(request, person.bearer, "/")
+        return await self._begin(request, person.bearer, "/", "by an invitation")
 
     async def _welcome(self, request: web.Request, *, status: int = 200, error: str = "") -> web.Response:
         now_s = self._clock.time_s()
@@ -220,7 +229,7 @@ class Entrance:
             return await self._account(request, status=422, error=f"{error}".capitalize())
         await self._people.set_password(name, chosen, now_s=self._clock.time_s())
         self._end_sessions(signed.token.token_id)
-        answer = self._begin(request, signed.token, "/account")
+        answer = await self._begin(request, signed.token, "/account", "by another password")
         self._sessions.of_bearer(signed.token.token_id)[0].say("The password was changed; other sessions have ended.")
         return answer
 
@@ -255,6 +264,8 @@ class Entrance:
         """End the other sessions of whoever has signed in."""
         signed = request[SIGNED]
         count = self._end_sessions(signed.token.token_id, but=signed.session)
+        if count:
+            await note_session(request, self._queries, signed.token, "sign out", f"other sessions: {count}")
         signed.session.say("Signed out elsewhere." if count else "There was no other session.")
         raise web.HTTPSeeOther("/account")
 
@@ -280,13 +291,14 @@ class Entrance:
 
     # -- how
 
-    def _begin(self, request: web.Request, bearer: Token, back: str) -> web.Response:
-        """Return the answer that begins a session."""
+    async def _begin(self, request: web.Request, bearer: Token, back: str, how: str) -> web.Response:
+        """Return the answer that begins a session, which is noted."""
         self._sessions.end_id(request.cookies.get(COOKIE, ""))
         session = self._sessions.begin(bearer, where=whereabouts(request))
         answer = web.Response(status=303, headers={"Location": back})
         give_session(request, answer, session)
         answer.del_cookie(_FORM_COOKIE, path="/")
+        await note_session(request, self._queries, bearer, "sign in", how)
         return answer
 
     async def _form(
@@ -303,6 +315,27 @@ class Entrance:
         page = self._renderer.page(request, template, status=status, mark=mark, **facts)
         page.set_cookie(_FORM_COOKIE, mark, path="/", max_age=3600, **cookie_flags(request))
         return page
+
+
+class _NotedFailures:
+    """Notes who fails to sign in, so many times an hour that no guesser fills the log; the others are counted."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._began_s, self._noted, self._left_out = -inf, 0, 0
+
+    async def note(self, subject: str, how: str) -> None:
+        """Note a failure, if there were not too many of them."""
+        now_s = self._queries.clock.time_s()
+        if now_s - self._began_s >= _HOUR_S:
+            left_out, self._began_s, self._noted, self._left_out = self._left_out, now_s, 0, 0
+            if left_out:
+                await self._queries.audit.note(_FAILED, "", f"{left_out:,} more before", now_s=now_s)
+        if self._noted >= _MOST_FAILURES:
+            self._left_out += 1
+            return
+        self._noted += 1
+        await self._queries.audit.note(_FAILED, subject, how, now_s=now_s)
 
 
 def _is_ours(request: web.Request, given: dict[str, str]) -> bool:

@@ -205,9 +205,12 @@ class PageGate:
             return signed
         if signed is not None:
             self._sessions.end(signed.session)
+        is_new = not self._sessions.of_bearer(f"{PERSON}{name}")  # a client without cookies begins one each time
         found = await self._sessions.begin_of(name, where=whereabouts(request))
         if found is None:
             raise web.HTTPForbidden(text=f"there is no person {name!r} here: {_ASK_FOR_ONE}")
+        if is_new:
+            await note_session(request, self._queries, found.token, "sign in", "by a reverse proxy")
         request[_BEGUN] = found.session
         return found
 
@@ -273,6 +276,12 @@ def local_path(place: str) -> str:
 def give_session(request: web.Request, answer: web.StreamResponse, session: Session) -> None:
     """Give a browser the cookie of its session."""
     answer.set_cookie(COOKIE, session.session_id, path="/", max_age=int(SESSION_S), **cookie_flags(request))
+
+
+async def note_session(request: web.Request, queries: Queries, bearer: Token, did: str, detail: str = "") -> None:
+    """Note that somebody's session begins or ends."""
+    with acting(doer_of(request, bearer, "dashboard")):
+        await queries.audit.note(did, "", detail, now_s=queries.clock.time_s())
 
 
 def cookie_flags(request: web.Request) -> dict[str, Any]:

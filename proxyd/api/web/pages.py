@@ -16,7 +16,7 @@ from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import asker
-from proxyd.api.rest.profile_handlers import refusal_of_reload
+from proxyd.api.rest.profile_handlers import refusal_of_reload, reload_profiles
 from proxyd.api.web.charts import (
     Chart,
     Frame,
@@ -239,6 +239,7 @@ class Actions:
     """Handlers of forms; each redirects to a page that shows what it did."""
 
     def __init__(self, queries: Queries) -> None:
+        self._queries = queries
         self._profiles = queries.profiles
         self._suspensions = queries.suspensions
         self._moves = queries.moves
@@ -262,7 +263,7 @@ class Actions:
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         """Check the profile files and load them."""
-        if errors := await self._profiles.reload():
+        if errors := await reload_profiles(self._queries):
             return refusal_of_reload(errors)
         request[SIGNED].session.say("Reloaded: the profile files have no errors and are now in use.")
         raise web.HTTPSeeOther("/plan")
