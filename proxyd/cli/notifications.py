@@ -75,6 +75,7 @@ def _follow(options: argparse.Namespace) -> int:
 @verb(
     "wait",
     "proxyd wait stable --timeout 10m",
+    "proxyd wait stable --since 2026-01-31T12:00:00Z",
     takes=[
         argument("rule", "name of the rule"),
         argument("--timeout", "longest wait (default: for ever)", type=duration, metavar="10m"),
@@ -84,6 +85,7 @@ def _follow(options: argparse.Namespace) -> int:
             type=whole(0, 2**63 - 1),
             metavar="POSITION",
         ),
+        argument("--since", "also what was told since this time, such as 2026-01-31T12:00:00Z", metavar="TIME"),
         *ASKING,
     ],
 )
@@ -96,7 +98,7 @@ def wait(options: argparse.Namespace) -> int:
         try:
             async with (
                 asyncio.timeout(options.timeout),
-                aclosing(client.stream(last=options.after, rule=options.rule)) as events,
+                aclosing(client.stream(last=options.after, rule=options.rule, since=options.since)) as events,
             ):
                 async for event in events:
                     return event

@@ -380,14 +380,15 @@ class Client:
         rule: str | None = None,
         profile: str | None = None,
         source: str | None = None,
+        since: str | None = None,
         retry_s: float = 3.0,
     ) -> AsyncGenerator[StreamEvent]:
-        """Yield notifications as they are recorded: after the position ``last``, or from now on.
+        """Yield notifications as they are recorded: after the position ``last``, ``since`` a time, or from now on.
 
         After a lost connection it reconnects after ``retry_s``, or when the daemon says, and resumes where it was;
         ``UnreachableError`` is raised only if the first connection fails. Close the generator to end the stream.
         """
-        query: Query = {"rule": rule, "profile": profile, "source": source}
+        query: Query = {"rule": rule, "profile": profile, "source": source, "since": since}
         reader = EventReader(last)
         has_answered = False
         while True:

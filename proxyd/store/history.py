@@ -43,6 +43,7 @@ from proxyd.store.statements import day_of, is_one_of
 _FEW = 100_000  # intervals that are found faster by their numbers than by their times
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 _MOST_FINDINGS = 100
+_IN_ANY_ORDER = 1000  # notifications
 _EVENTS = (
     (t.items, literal(EventKind.INSERT.value)),
     (t.changes, t.changes.c.kind),
@@ -225,6 +226,14 @@ class SqlHistory:
     async def newest_position(self) -> int:
         """Return the position of the newest notification, or 0 if there is none."""
         return await self._greatest(t.notifications.c.position)
+
+    async def position_before(self, since_s: float, newest: int) -> int:
+        """Return a position after which all notifications are that were made from a time on; ``newest`` without any."""
+        c = t.notifications.c
+        # those that are made at once may be stored in another order
+        first = select(c.position).where(c.created_s >= since_s).order_by(c.created_s).limit(_IN_ANY_ORDER).subquery()
+        found: int | None = (await self._read(select(func.min(first.c.position))))[0][0]
+        return newest if found is None else min(found - 1, newest)
 
     async def _greatest(self, number: Column[int]) -> int:
         greatest: int | None = (await self._read(select(func.max(number))))[0][0]

@@ -117,7 +117,7 @@ async def test_each_change_over_the_api_is_noted_once_with_the_token_and_the_add
         (*admin, "replay", "notification n1", "deliveries: 1"),
         (*admin, "replay", "what was given up", "deliveries: 1"),
         (*admin, "mute", "everything", ""),
-        (*admin, "make token", "phone", "scope read, reads P"),
+        (*admin, "make token", "phone", "scope read, of P"),
         (*admin, "revoke token", "phone", ""),
         (*admin, "remove", "rule b", ""),
     ]

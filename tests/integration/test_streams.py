@@ -19,6 +19,7 @@ from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.wire import EventReader
 from proxyd.config.loading import socket_address
+from proxyd.core.model.field_values import iso_time
 from proxyd.store.listed_rows import StoredNotification
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, rule
@@ -96,6 +97,32 @@ async def test_an_id_that_was_never_given_out_counts_as_the_beginning(running: R
     await running.tell(told("a"))
     listener = await listen(running, "?last_event_id=9999999999999999999")
     assert await listener.names(1) == ["a"]
+
+
+async def test_a_stream_begins_with_what_was_told_since_a_time(running: Running) -> None:
+    await running.tell(*(told(name, at_s=T0 + at_s) for name, at_s in (("a", 1.0), ("c", 3.0), ("b", 2.0), ("d", 4.0))))
+    async with running.client.get("/api/v1/stream?since=yesterday", headers=await running.token("write")) as answer:
+        assert answer.status == 400
+    listener = await listen(running, f"?since={iso_time(T0 + 2.0)}")
+    assert await listener.names(3) == ["c", "b", "d"]
+    later = await listen(running, f"?since={iso_time(T0 + 9.0)}")
+    await running.tell(told("e", at_s=T0 + 9.0))
+    assert await later.names(1) == ["e"]
+
+
+async def test_nothing_is_missed_between_two_questions_about_where_to_begin(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = running.control.queries.history
+    before = history.position_before
+
+    async def late(since_s: float, newest: int) -> int:
+        await running.tell(told("meanwhile", at_s=T0))
+        return await before(since_s, newest)
+
+    monkeypatch.setattr(history, "position_before", late)
+    listener = await listen(running, f"?since={iso_time(T0)}")
+    assert await listener.names(1) == ["meanwhile"]
 
 
 async def test_whatever_is_recorded_while_a_stream_reads_comes_once_and_in_order(running: Running) -> None:

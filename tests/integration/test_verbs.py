@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from proxyd.api.auth import new_token
 from proxyd.cli.main import main
 from proxyd.cli.top import TopView, _queue_keys, _show_live
 from proxyd.client import Client
@@ -208,6 +209,28 @@ async def test_what_was_given_up_is_listed_and_sent_again(shell: Shell) -> None:
     assert [each["notification"] for each in await shell.json("webhook", "dead")] == ["n1"]
     assert await shell("webhook", "replay", "--dead") == (0, "deliveries that are sent again: 1\n", "")
     assert await shell.json("webhook", "dead") == []
+
+
+async def test_a_script_waits_for_what_was_told_since_a_time(shell: Shell) -> None:
+    await shell.running.tell(told("n1", at_s=T0 + 1.0), told("n2", at_s=T0 + 2.0), told("n3", at_s=T0 + 3.0))
+    waiting = ["wait", "r", "--timeout", "60s", "--json", "--since"]
+    assert json.loads((await shell(*waiting, iso_time(T0 + 2.0)))[1])["data"]["id"] == "n2"
+    assert (await shell("wait", "r", "--timeout", "1ms", "--since", iso_time(T0 + 9.0)))[0] == 124
+    code, _, err = await shell("wait", "r", "--since", "yesterday")
+    assert (code, "since is not a valid time" in err) == (1, True)
+
+
+async def test_a_token_of_a_profile_waits_for_the_rules_of_that(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'CREATE PROFILE "Q" AS (DOMAIN "D", USER "u");' + rule("q").replace('"P"', '"Q"')
+    await shell.running.control.declarations.declare(text)
+    token, shown = new_token("bound", "read", now_s=T0, expires_in_s=None, profiles=["Q"])
+    await shell.running.control.queries.access.add_token(token)
+    monkeypatch.setenv("PROXYD_TOKEN", shown)
+    await shell.running.tell(told("n1"), told("n2", rule_name="q", profiles=["Q"]))
+    waiting = ["--timeout", "60s", "--json", "--since", iso_time(T0)]
+    assert json.loads((await shell("wait", "q", *waiting))[1])["data"]["id"] == "n2"
+    code, out, err = await shell("wait", "r", *waiting)
+    assert (code, out, "there is no rule 'r'" in err) == (1, "", True)
 
 
 async def test_tests_of_deliveries_fail_with_their_receivers(shell: Shell) -> None:

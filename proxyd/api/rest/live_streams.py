@@ -94,8 +94,9 @@ class Streams:
         self, request: web.Request, which: Callable[[], Wanted], asked: wire.Followed
     ) -> web.StreamResponse:
         last = _last_event(request.headers.get("Last-Event-ID") or asked.last_event_id)
-        if last is None:
-            last = await self._history.newest_position()
+        if last is None:  # of what comes between the two questions nothing is missed
+            newest, since_s = await self._history.newest_position(), which().since_s
+            last = newest if since_s is None else await self._history.position_before(since_s, newest)
         response = web.StreamResponse(headers=_HEADERS)
         try:
             await response.prepare(request)
@@ -197,16 +198,16 @@ def _last_event(text: str | None) -> int | None:
     return parse_position(text, "Last-Event-ID is not valid; pass on the id of an event") if text else None
 
 
-def _which(profiles: Declarations, asked: wire.Which) -> Callable[[], Wanted]:
+def _which(profiles: Declarations, asked: wire.Followed) -> Callable[[], Wanted]:
     """Return a function of the current filter: a profile's rules may change while a stream is open."""
 
     def which() -> Wanted:
         try:
-            return filter_of_request(asked, profiles)
+            return filter_of_request(asked, profiles, since=asked.since)
         except NotFoundError:  # the profile has been removed
             return Wanted(frozenset())
 
-    filter_of_request(asked, profiles)
+    filter_of_request(asked, profiles, since=asked.since)
     return which
 
 

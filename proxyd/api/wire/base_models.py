@@ -214,6 +214,7 @@ class Followed(Which):
     """A filter of notifications; `last_event_id` replaces the header `Last-Event-ID`."""
 
     last_event_id: str | None = None
+    since: Time | None = None
 
 
 class FeedOf(WireModel):
