@@ -278,6 +278,64 @@ async def test_a_picture_that_is_refused_keeps_no_text_back() -> None:
     assert (len(receiver.taken), receiver.pictures) == (2, 1)
 
 
+class SlackFiles:
+    """What takes files at Slack, in the three steps of its documentation."""
+
+    def __init__(self, *, place: str = "") -> None:
+        self.place = place
+        self.steps: list[tuple[str, Any]] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        method = request.path.removeprefix("/api/")
+        is_signed = request.headers.get("Authorization") == "Bearer xoxb-1-2"
+        if method == "upload":
+            need(not is_signed, "the address is signed, and the token is nobody's business there")
+            self.steps.append((method, await request.read()))
+            return web.Response(text="OK - 4")
+        need(is_signed, "not_authed")
+        if method == "files.getUploadURLExternal":
+            form = dict(await request.post())
+            self.steps.append((method, form))
+            place = self.place or str(request.url.with_path("/api/upload"))
+            return web.json_response({"ok": True, "upload_url": place, "file_id": "F1"})
+        self.steps.append((method, await request.json()))
+        return web.json_response({"ok": True, "ts": "1.2", "channel": "C024BE91L"})
+
+
+@asynccontextmanager
+async def slack_files(files: SlackFiles) -> AsyncIterator[ChatChannel]:
+    app = web.Application()
+    app.router.add_post("/api/{method}", files.answer)
+    async with TestServer(app) as server, ClientSession() as session:
+        yield ChatChannel(session, timeout_s=10.0, homes={"Slack": f"http://127.0.0.1:{server.port}"})
+
+
+@pytest.mark.parametrize("thread", ["", ":17.5"])
+async def test_a_slack_bot_uploads_a_picture_to_a_channel_that_it_knows_by_number(thread: str) -> None:
+    files, picture = SlackFiles(), Picture("image/png", b"\x89PNG")
+    async with slack_files(files) as channel:
+        await channel.deliver(message(f"slack://xoxb-1-2/C024BE91L{thread}", ["a"], picture=picture))
+    posted, begun, uploaded, ended = files.steps
+    to = {"channel_id": "C024BE91L"} | ({"thread_ts": "17.5"} if thread else {})
+    assert posted[1]["channel"] == "C024BE91L"
+    assert begun == ("files.getUploadURLExternal", {"filename": "page.png", "length": "4"})
+    assert uploaded == ("upload", b"\x89PNG")
+    assert ended == ("files.completeUploadExternal", {"files": [{"id": "F1", "title": "R"}]} | to)
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [("slack://xoxb-1-2/#news", ""), ("slack://xoxb-1-2/C024BE91L", "http://198.51.100.1/upload")],
+    ids=["of a channel by its name", "at a place that is not Slack's"],
+)
+async def test_a_picture_is_not_uploaded(url: str, place: str) -> None:
+    files = SlackFiles(place=place)
+    async with slack_files(files) as channel:
+        await channel.deliver(message(url, ["a"], picture=Picture("image/png", b"\x89PNG")))
+    asked = ["chat.postMessage", *(["files.getUploadURLExternal"] if place else [])]
+    assert [method for method, _ in files.steps] == asked
+
+
 async def test_a_refusal_says_why_and_no_secret() -> None:
     async with serving("tgram") as (receiver, channel, url):
         receiver.answers = {1: web.json_response({"ok": False, "description": "no chat at bot123:abc"}, status=400)}

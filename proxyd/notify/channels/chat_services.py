@@ -315,11 +315,49 @@ async def _send_slack(ask: Ask, home: str, address: ChatAddress, channel: str, p
     said |= _slack_channel(channel)
     said |= {"username": address.user} if address.user else {}
     if _is_slack_bot(address):
-        api = home.replace("://hooks.", "://")
-        await ask(f"{api}/api/chat.postMessage", headers={"Authorization": f"Bearer {address.place}"}, json=said)
+        await ask(_slack_url(home, "chat.postMessage"), headers=_slack_login(address), json=said)
         return
     parts = (address.place, *address.path[:2])
     await ask(f"{home}/services/{'/'.join(quote(part, safe='') for part in parts)}", json=said)
+
+
+def _slack_url(home: str, method: str) -> str:
+    return f"{home.replace('://hooks.', '://')}/api/{method}"
+
+
+def _slack_login(address: ChatAddress) -> dict[str, str]:
+    return {"Authorization": f"Bearer {address.place}"}
+
+
+async def _picture_to_slack(ask: Ask, home: str, address: ChatAddress, channel: str, post: Post) -> None:
+    """Upload a picture to a channel; webhooks take none, and a name of a channel does not lead to its number."""
+    to, picture, login = _slack_channel(channel), _picture(post), _slack_login(address)
+    if not _is_slack_bot(address) or _SLACK_NUMBER.fullmatch(to.get("channel", "")) is None:
+        return
+    size = {"filename": _file_name(picture), "length": str(len(picture.data))}
+    begun = await ask(_slack_url(home, "files.getUploadURLExternal"), headers=login, data=size)
+    place, number = begun.get("upload_url"), begun.get("file_id")
+    if not isinstance(place, str) or not isinstance(number, str) or not _is_slack(place, home):
+        return
+    await ask(place, headers={"Content-Type": picture.media_type}, data=picture.data)
+    said: dict[str, Any] = {"files": [{"id": number, "title": post.title or "page"}], "channel_id": to["channel"]}
+    thread = to.get("thread_ts") or address.options.get("thread")
+    said |= {"thread_ts": thread} if thread else {}
+    await ask(_slack_url(home, "files.completeUploadExternal"), headers=login, json=said)
+
+
+def _is_slack(url: str, home: str) -> bool:
+    """Return whether an address that Slack has named is its own.
+
+    >>> [_is_slack(url, "https://hooks.slack.com") for url in ("https://files.slack.com/u", "https://a.example/slack.com")]
+    [True, False]
+    """
+    try:
+        found, own = URL(url), URL(home)
+    except ValueError:
+        return False
+    is_own = found.host == own.host or (found.host or "").endswith(".slack.com")
+    return is_own and found.scheme == own.scheme
 
 
 def _slack_channel(written: str) -> dict[str, str]:
@@ -549,6 +587,7 @@ _SLACK = _ChatService(
     "https://hooks.slack.com",
     _slack_targets,
     _send_slack,
+    _picture_to_slack,
 )
 _PUSHOVER = _ChatService(
     "Pushover",
