@@ -14,6 +14,7 @@ import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
@@ -52,6 +53,7 @@ _MOST_BYTES = 1_000_000  # of a document
 _MOST_DOCUMENTS = 8  # that are kept for other followers
 _GONE = 410
 _TOPIC = re.compile(r"/api/v1/profiles/([^/?#]+)/feed\.([a-z]+)(?:\?rule=([^&#]+))?")
+_DENIED = "its feed has ended, or its token"
 _NO_FEED = "this hub has no such feed, or the token with which it was read has ended: read the feed again"
 
 
@@ -298,7 +300,8 @@ class FeedHub:
         """Push a document, and return the follower with it; ``None`` if it does not have it."""
         document = await self._document(follower)
         if document is None:
-            await self._end(follower, "its feed has ended, or its token")
+            await self._end(follower, _DENIED)
+            await self._deny(follower)
             return None
         if document.body and not await self._send(follower, document):
             return None
@@ -333,6 +336,13 @@ class FeedHub:
         await self._store.followers.drop(follower, self._clock.time_s())
         self._pushed.labels("ended").inc()
         log.warning("a follower gets no more pushes", why=why, **_shown(follower))
+
+    async def _deny(self, follower: Follower) -> None:
+        """Tell a follower that it gets no more, as WebSub asks of a hub; whether it listens does not matter."""
+        topic = self.address(Topic(follower.profile, follower.rule, follower.form))
+        query = {"hub.mode": "denied", "hub.topic": topic, "hub.reason": _DENIED}
+        with suppress(ProbeError):
+            await self._calls.ask_follower(follower.callback, query)
 
     async def _document(self, follower: Follower) -> _Document | None:
         """Return what is new for a follower, ``None`` if it may not read that; others have the same."""

@@ -63,6 +63,7 @@ class Callback:
     echoes: bool = True
     status: int = 204
     location: str = ""
+    denied: int = 200  # the status with which it hears that it gets no more
     asked: list[dict[str, str]] = field(default_factory=list)
     sent: list[tuple[Mapping[str, str], bytes]] = field(default_factory=list)
 
@@ -70,7 +71,9 @@ class Callback:
         moved = {"Location": self.location} if self.location else {}
         if request.method == "GET":
             self.asked.append(dict(request.query))
-            challenge = request.query["hub.challenge"] if self.echoes else "something else"
+            if request.query["hub.mode"] == "denied":
+                return web.Response(status=self.denied)
+            challenge = request.query.get("hub.challenge", "") if self.echoes else "something else"
             return web.Response(status=307 if moved else 200, text=challenge, headers=moved)
         self.sent.append((dict(request.headers), await request.read()))
         return web.Response(status=307 if moved else self.status, headers=moved)
@@ -435,6 +438,24 @@ async def test_nothing_more_is_pushed_once(world: World, tmp_path: Path, end: st
     await world.tell(told("a"))
     await world.work(after_s=601.0 if end == "the token expires" else 0.0)
     assert (world.callback.sent, await world.followers()) == ([], [])
+    _, denied = world.callback.asked
+    assert (denied["hub.mode"], denied["hub.topic"]) == ("denied", f"{world.base}{FEED}?rule=r")
+    assert denied["hub.reason"] == "its feed has ended, or its token"
+    assert "hub.challenge" not in denied
+    await world.tell(told("b"))
+    await world.work()
+    assert len(world.callback.asked) == 2
+
+
+@pytest.mark.parametrize("status", [500, 404])
+async def test_a_callback_that_does_not_hear_that_it_gets_no_more_is_left_alone(world: World, status: int) -> None:
+    await world.follow(await world.token())
+    world.callback.denied = status
+    await world.store.access.drop_token("t", T0)
+    for name in "ab":
+        await world.tell(told(name))
+        await world.work()
+    assert (len(world.callback.asked), await world.followers()) == (2, [])
 
 
 async def test_who_answers_410_gets_no_more(world: World) -> None:
