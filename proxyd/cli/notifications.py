@@ -174,8 +174,12 @@ def _print_tests(options: argparse.Namespace, results: list[TestResult]) -> int:
     if options.json:
         print_json(results)
     else:
-        print_lines(f"{each['endpoint']}: {each['error'] or each['answer'] or 'accepted'}" for each in results)
+        print_lines(f"{each['endpoint']}: {_outcome(each)}" for each in results)
     return 0 if results and all(result["error"] is None for result in results) else 1
+
+
+def _outcome(tested: TestResult) -> str:
+    return tested["error"] or f"accepted ({tested['answer']})"
 
 
 RECEIVER = Verb("receiver", "list and test receivers that have names", ["proxyd receiver test team"])

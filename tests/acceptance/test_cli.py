@@ -304,11 +304,23 @@ async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -
         assert w.receiver.arrivals["each"][-1] == sent
 
         tried = await w.daemon.cli("webhook", "test", "each")
-        assert (tried.code, tried.out) == (0, f"{w.receiver.url('each')}: accepted\n")
+        assert (tried.code, tried.out) == (0, f"{w.receiver.url('each')}: accepted (the receiver answered 204)\n")
         assert json.loads(w.receiver.arrivals["each"][-1].body)["type"] == "proxyd.test"
         w.receiver.scripts["each"].append("503")
         refused = await w.daemon.cli("webhook", "test", "each")
         assert (refused.code, "answered 503" in refused.out) == (1, True)
+        hook = f"WEBHOOK '{w.receiver.url('each')}' SECRET ENV 'SECRET_HOOK'"
+        file = tmp_path / "team.profile"
+        file.write_text(f"CREATE RECEIVER \"team\" AS {hook}, LOG 'team';")
+        assert (await w.daemon.cli("profile", "declare", str(file))).code == 0
+        named = await w.daemon.cli("receiver", "test", "team")
+        assert (named.code, named.out.splitlines()) == (
+            0,
+            [
+                "receiver team, webhook: accepted (the receiver answered 204)",
+                "receiver team, log: accepted (it was written to the log)",
+            ],
+        )
         w.receiver.check()
 
 

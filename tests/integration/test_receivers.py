@@ -193,8 +193,8 @@ async def test_a_receiver_is_made_tried_changed_and_removed_without_writing(
     results = [re.sub(r"<[^>]*>", "", each) for each in re.findall(r"<li><bdi>receiver.*?</li>", page)]
     assert results == [
         "receiver on call, channel: the service answered 403: topic is reserved",
-        "receiver on call, mail: the receiver of mail answered 200",
-        "receiver on call, webhook: the receiver of webhook answered 200",
+        "receiver on call, mail: accepted (the receiver of mail answered 200)",
+        "receiver on call, webhook: accepted (the receiver of webhook answered 200)",
     ]
     assert "hunter2" not in page
     of_kind = {each.kind: json.loads(each.body) for each in answering.sent}
