@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
 from sqlalchemy import Connection, insert, select
 
 from proxyd.base.doers import Doer, current_doer
@@ -16,6 +18,8 @@ from proxyd.store.writer import Writer
 
 _QUERY = re.compile(r"\?[^\s,]+")
 _MOST_NAMED, _MOST_CHARACTERS = 20, 1000
+_MOST_WAITING, _LOOK_S = 1000, 0.2
+log = structlog.get_logger("store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class SqlAudit:
     def __init__(self, writer: Writer, read: StoreReader) -> None:
         self._writer = writer
         self._read = read
+        self._waiting: set[asyncio.Task[None]] = set()
 
     async def find_deeds(self, *, before: int | None, limit: int) -> list[Deed]:
         """Return what was done, newest first; ``before`` is the position of a deed."""
@@ -47,9 +52,25 @@ class SqlAudit:
         return [as_type(Deed, row) for row in await self._read(query)]
 
     async def note(self, did: str, subject: str, detail: str, *, now_s: float) -> None:
-        """Note what somebody does that changes nothing in the store."""
+        """Note what somebody does that changes nothing in the store.
+
+        While the database is busy it is not waited for: whoever comes to see why the disk is full must get in.
+        """
+        if len(self._waiting) >= _MOST_WAITING:
+            log.warning("too much waits to be noted; this is not", did=did)
+            return
         doer = current_doer()
-        await self._writer.submit(lambda connection: note_deed(connection, doer, now_s, did, subject, detail))
+        noting = self._writer.submit(lambda connection: note_deed(connection, doer, now_s, did, subject, detail))
+        task = asyncio.create_task(noting, name="note a deed")
+        self._waiting.add(task)
+        task.add_done_callback(self._forget)
+        while not task.done() and not self._writer.waits_for:
+            await asyncio.wait([task], timeout=_LOOK_S)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._waiting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("a deed could not be noted", error=str(error))
 
 
 def note_deed(connection: Connection, doer: Doer, now_s: float, did: str, subject: str, detail: str = "") -> None:

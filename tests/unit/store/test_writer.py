@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Connection
 
 from proxyd.core.errors import StoreBusyError, StoreError, StoreUnreachableError
+from proxyd.store.audit_rows import SqlAudit
 from proxyd.store.writer import MAX_BATCH, Writer, take_all
 from tests.fakes import settle
 
@@ -126,6 +127,24 @@ async def test_who_asks_a_busy_database_for_a_sign_of_life_is_told_why_there_is_
     writer.close()
     with pytest.raises(StoreBusyError):
         await running
+
+
+async def test_a_deed_is_noted_later_and_delays_nobody_while_the_database_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxyd.store.writer._AGAIN_S", 0.0)
+    connection, noted = Busy(1_000_000), list[str]()
+    monkeypatch.setattr("proxyd.store.audit_rows.note_deed", lambda *given: noted.append(given[3]))
+    monkeypatch.setattr("proxyd.store.audit_rows._MOST_WAITING", 2)
+    writer = Writer(connection)
+    audit = SqlAudit(writer, MagicMock())
+    async with asyncio.timeout(50), writer.running():
+        for did in ("sign in", "test", "reload"):
+            await audit.note(did, "", "", now_s=0.0)
+        noted.clear()
+        connection.failures = 0
+        await writer.submit(lambda _: None)
+    assert noted == ["sign in", "test"]
 
 
 async def test_writes_that_may_wait_share_a_transaction_and_are_taken_along_by_one_that_may_not() -> None:
