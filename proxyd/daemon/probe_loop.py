@@ -17,6 +17,7 @@ from proxyd.base.interpreter import growing
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, Transport, Unmade
 from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.planning.queue.probe_slots import LateStarts, OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon.observer import Observer
@@ -269,6 +270,7 @@ class ProbeLoop:
         self._tracer = tracer
         self._choice = _ProbeChoice(decider, clock, metrics)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._read_by_twins: set[str] = set()  # the readings that a probe for several owners is under way of
         self._wake = Signal()
         self._ending: asyncio.Task[None] | None = None
         self._placing: asyncio.Task[None] | None = None
@@ -348,6 +350,37 @@ class ProbeLoop:
         if request is None:  # the source was removed after its probe was planned
             self._choice.drop(planned)
             return
+        twins = self._decider.known.compiled.twins.get(request.reading, ())
+        if twins and request.reading in self._read_by_twins:  # it gets what that probe finds
+            self._choice.drop(planned)
+            return
+        if not twins:
+            await self._make(planned, request)
+            return
+        self._read_by_twins.add(request.reading)
+        try:
+            if (outcome := await self._make(planned, request)) is not None:
+                await self._tell_twins(request, outcome, [each for each in twins if each != request.source_id])
+        finally:
+            self._read_by_twins.discard(request.reading)
+
+    async def _tell_twins(self, asked: ProbeRequest, outcome: ProbeOutcome, twins: Iterable[str]) -> None:
+        """Let the sources that others read in the same way have the outcome, if they would have asked for the same.
+
+        The first probe of each is its own, so that its owner is told only of what came since.
+        """
+        now_s, states = self._clock.time_s(), self._decider.known.states
+        probed = [each for each in twins if each in states and states[each].last_start_s is not None]
+        requests = {each: self._decider.request(each, now_s) for each in probed}
+        alike = {name for name, its in requests.items() if its is not None and _is_alike(asked, its, outcome.kind)}
+        for planned in self._choice.waiting.take_of(alike.__contains__) if alike else ():
+            self._choice.drop(planned)
+        for twin in sorted(alike):
+            if self._decider.planner.join(twin, outcome.started_s):
+                await self._observer.take_in(replace(outcome, source_id=twin), reading=asked.reading)
+
+    async def _make(self, planned: PlannedProbe, request: ProbeRequest) -> ProbeOutcome | None:
+        """Make a probe, and return its outcome once it is recorded, or ``None`` if it has none."""
         facts = {"source": planned.probe.source_id, "reason": planned.probe.reason.value}
         begun_s = min(planned.start_s, self._clock.wall_s())
         with self._tracer.span("probe", facts, begun_s=begun_s) as span:
@@ -357,12 +390,13 @@ class ProbeLoop:
                 if isinstance(outcome, Unmade):
                     self._give_up(planned, outcome)
                     span.fail(outcome.value)
-                    return
+                    return None
                 self._unanswered_since_s = None
                 lateness_s = max(0.0, outcome.started_s - planned.start_s)
                 self._metrics.lateness.observe(lateness_s)
                 span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
                 await self._observer.take_in(outcome, reading=request.reading, probe=planned.probe)
+                return outcome
 
     async def _end_overdue(self, now_s: float) -> None:
         await self._observer.end_overdue(now_s)
@@ -377,3 +411,14 @@ class ProbeLoop:
                     stack.enter_context(growing())
                 await asyncio.sleep(0)
         self._placing = None
+
+
+_AS_BEFORE = frozenset({OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED})
+
+
+def _is_alike(asked: ProbeRequest, other: ProbeRequest, kind: OutcomeKind) -> bool:
+    """Return whether the outcome of a request says the same of another source, with its own headers and secrets."""
+    alike = replace(asked, source_id=other.source_id, trace=other.trace)
+    if kind not in _AS_BEFORE:
+        alike = replace(alike, validators=other.validators, body_hash=other.body_hash)
+    return alike == other

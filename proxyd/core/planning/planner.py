@@ -124,6 +124,18 @@ class Planner:
             source.move_last(now_s)
         return at_s
 
+    def join(self, source_id: str, start_s: float) -> bool:
+        """Let a source take part in a probe of another one with the same address; return whether it waits for one.
+
+        It counts for the source's own limits, and not once more for those of the host.
+        """
+        source = self.sources.get(source_id)
+        if source is None or source_id in self.in_flight:
+            return False
+        source.record(start_s)
+        self.in_flight[source_id] = self.settings.grid.chronon_at(start_s)
+        return True
+
     def finish(self, source_id: str, now_s: float, *, seen: bool, learn: Learn = _learn_nothing) -> None:
         """Note that a probe ended; ``seen`` says whether it showed the source's state."""
         chronon = self.in_flight.pop(source_id, None)

@@ -11,7 +11,7 @@ from math import inf
 from operator import itemgetter
 
 from proxyd.core.model.outcome import NO_VALIDATORS, ProbeRequest, Validators, host_of
-from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, NotificationRule, PageClass, Source
+from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, NotificationRule, PageClass, Source, owner_of
 from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
 from proxyd.core.rules.programs.stream_state import StreamState
@@ -86,6 +86,7 @@ class Compiled:
     asked_hosts: Mapping[str, int] = field(default_factory=dict)  # how many sources with rules each has
     sources: Mapping[str, Source] = field(default_factory=dict)
     moved: Mapping[str, AcceptedMove] = field(default_factory=dict)  # sources whose move was accepted
+    twins: Mapping[str, Sequence[str]] = field(default_factory=dict)  # sources that owners read alike, by their reading
     edges: Sequence[tuple[float, str]] = ()  # beginnings and ends of periods to come, ascending, with their rules
 
     @property
@@ -203,14 +204,16 @@ class _Compilation:
             self._note(name, self._old.rules[name].source_ids)
         rules_of = self._rules_of()
         edges = ((at_s, p.rule.name) for p in programs.values() for at_s in (p.start_s, p.end_s) if at_s > p.accepted_s)
+        requests = self._requests()
         after = Compiled(
             self._new,
             since_s,
-            self._requests(),
+            requests,
             programs,
             rules_of,
             self._hosts(rules_of),
             self._new.sources,
+            twins=_twins(requests),
             edges=sorted(edge for edge in edges if edge[0] < inf),
         )
         fresh = {name: self._fresh(programs[name]) for name in (*self._rules, *self._gained) if name in programs}
@@ -324,3 +327,13 @@ def _recount_hosts(asked: Mapping[str, int], *, gone: Iterable[str], new: Iterab
         if not found[host]:
             del found[host]
     return found
+
+
+def _twins(requests: Mapping[str, ProbeRequest]) -> dict[str, list[str]]:
+    """Return the sources of each reading that several have, of which at least one belongs to a profile."""
+    owned = {request.reading for name, request in requests.items() if owner_of(name) is not None}
+    found: dict[str, list[str]] = {reading: [] for reading in owned}
+    for name, request in requests.items() if owned else ():
+        if request.reading in found:
+            found[request.reading].append(name)
+    return {reading: names for reading, names in found.items() if len(names) > 1}
