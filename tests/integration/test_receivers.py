@@ -252,7 +252,11 @@ async def test_who_may_only_read_tries_no_receiver(running: Running, answering: 
 async def test_a_receiver_with_a_space_in_its_name_is_chosen_where_a_source_is_added(running: Running) -> None:
     await send(running, "CREATE RECEIVER \"on call\" AS MAIL 'a@example.org';")
     browser = await signed_in(running, "write")
-    assert '<option value="on call">' in (await browser.get("/add"))[1]
+    for form in ("/add", "/sites"):
+        assert '<option value="on call">' in (await browser.get(form))[1]
+    assert (await browser.post("/sites", {"addresses": "https://other.example", "to": "on call"}))[0].status == 303
+    (delivery,) = running.control.declarations.declaration.rules["other.example"].deliveries
+    assert (delivery.endpoint, delivery.receiver) == ("a@example.org", "on call")
     site = {"url": "https://site.example", "kind": "site", "to": "on call, you@example.org"}
     answer, page = await browser.post("/add", site)
     assert answer.status == 303, page

@@ -16,7 +16,7 @@ from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.rest.profile_handlers import ProfileHandlers, cost_as_seen
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import part, said_of, warnings_of
+from proxyd.api.web.page_texts import MOST_RECEIVERS, part, receiver_names, said_of, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.base.clock import zone_name
@@ -44,12 +44,12 @@ from proxyd.core.language.watch_wishes import (
     watch_text,
 )
 from proxyd.core.model.item import Value
-from proxyd.core.model.profile import found_name, owner_of, plain_name
+from proxyd.core.model.profile import found_name, owner_of
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
 from proxyd.daemon.discovery import Discovered, Way, why_no_value
 
-_MOST_ITEMS, _MOST_TEXT, _MOST_PROFILES, _MOST_RECEIVERS = 6, 4_000, 500, 100
+_MOST_ITEMS, _MOST_TEXT, _MOST_PROFILES = 6, 4_000, 500
 _LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name
 _MORE = ("without", "every", "digest", "message", "profile", "browser", "headers", "ignored", "least_words")
 _LITTLE_TEXT = 300  # characters; a page that shows less may be filled in by scripts
@@ -205,11 +205,6 @@ class AddPages:
             problems.append(f"{url} cannot be watched: {found.outcome.detail or found.outcome.kind.value}")
         raise ConfigError(problems)
 
-    def _receivers(self) -> Collection[str]:
-        """Return the names of receivers."""
-        known = self._profiles.receivers
-        return [plain_name(each) for each in known] if current_doer().profiles else known
-
     def _watch_at(self, url: str, title: str) -> Watch | None:
         """Return the WATCH of an address that goes by its address or by its title."""
         name = next((watch.name.value for watch in _watches(parse(watch_text(WatchWish(url))))), "")
@@ -230,7 +225,7 @@ class AddPages:
         form = await read_form(request)
         chosen = _Choices.of(form)
         try:
-            wish = chosen.wish(zone_name(self._deliveries.zone), self._receivers())
+            wish = chosen.wish(zone_name(self._deliveries.zone), receiver_names(self._profiles))
             value = await self._value(chosen)
             text, old = self._edit_watch(watch_text(wish))
             if "show" in form:
@@ -293,7 +288,7 @@ class AddPages:
             return self._page(request, _Choices(), status=422, error="choose a file")
         try:
             listing = wire.Listing(name=_written(form, "name") or "Imported", match=_written(form, "match") or None)
-            to = recipients(_written(form, "to"), self._receivers())
+            to = recipients(_written(form, "to"), receiver_names(self._profiles))
             made = await self._lists.import_list(text.encode(), listing, to)
         except (*EXPECTED, ConfigError) as error:
             return self._page(request, _Choices(), status=answer_to(error).status, error=said_of(error))
@@ -317,7 +312,7 @@ class AddPages:
             ("shown", "error", "text", "value", "cost", "warnings", "watched", "followed", "is_silent")
         )
         profiles = sorted(self._profiles.shown.profiles)[:_MOST_PROFILES]
-        receivers = sorted(self._receivers())[:_MOST_RECEIVERS]
+        receivers = sorted(receiver_names(self._profiles))[:MOST_RECEIVERS]
         known = {"digests": tuple(DIGESTS), "profiles": profiles, "little_text": _LITTLE_TEXT, "receivers": receivers}
         return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **known, **facts})
 

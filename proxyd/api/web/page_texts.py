@@ -11,12 +11,14 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from proxyd.api.problems import BadRequestError
+from proxyd.base.doers import current_doer
 from proxyd.core.language.syntax.expression_printer import format_after, format_trigger
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import moment_s
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import Declaration, NotificationRule
+from proxyd.core.model.profile import Declaration, NotificationRule, plain_name
 from proxyd.core.texts.safe_text import visible
+from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.declared_texts import DeclarationChanges
 
 _DAY_S, _MOST_WARNINGS = 86400.0, 20
@@ -235,6 +237,16 @@ def told_of(rule: NotificationRule) -> str:
     after = "" if trigger.after is None else f" {format_after(trigger.after)}"
     conditions = format_trigger(trigger).split("\n")[1:]
     return " ".join([f"{_TOLD_OF[trigger.kind]}{after}", *conditions]).replace("channel.item.", "")
+
+
+MOST_RECEIVERS = 100
+"""The receivers that a form offers."""
+
+
+def receiver_names(profiles: Declarations) -> list[str]:
+    """Return the names of receivers, as whoever asks writes them."""
+    known = profiles.receivers
+    return [plain_name(each) for each in known] if current_doer().profiles else [*known]
 
 
 def receivers_of(rule: NotificationRule) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from proxyd.api.problems import EXPECTED, answer_to
 from proxyd.api.queries import Queries
 from proxyd.api.web.charts import Chart, Frame, Tick, chart, day_ticks, round_steps
 from proxyd.api.web.page_gate import SIGNED, read_form
-from proxyd.api.web.page_texts import duration, said_of, warnings_of
+from proxyd.api.web.page_texts import MOST_RECEIVERS, duration, receiver_names, said_of, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.errors import ConfigError, ProfileError
 from proxyd.core.language import (
@@ -110,7 +110,7 @@ class SitePages:
         """Watch the sites of the form."""
         chosen = _Choices.of(await read_form(request))
         try:
-            edit = self._edit_of(chosen.text(self._profiles.texts.declared.get(StatementKind.RECEIVER, {})))
+            edit = self._edit_of(chosen.text(receiver_names(self._profiles)))
             muted = self._mutes_of(edit)
             changes = await self._profiles.declare(edit.text)
         except ConfigError as error:
@@ -166,7 +166,9 @@ class SitePages:
     ) -> web.Response:
         window = read_query(request, wire.ListWindow) if request.method == "GET" else wire.ListWindow()
         found = await self._listings.list_sites(window)
-        return self._render(request, "sites.html", status=status, found=found, chosen=chosen, error=error)
+        facts = {"found": found, "chosen": chosen, "error": error}
+        facts["receivers"] = sorted(receiver_names(self._profiles))[:MOST_RECEIVERS]
+        return self._render(request, "sites.html", status=status, **facts)
 
     async def site(self, request: web.Request) -> web.Response:
         """Show one site: its uptime, its outages and how long it takes to answer."""
