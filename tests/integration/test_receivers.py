@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from proxyd.api.listings import Listings
+from proxyd.api.passwords import invite
 from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.app.server import endpoints
 from proxyd.base.ports import Message
@@ -25,6 +26,7 @@ from tests.fakes import no_queries
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
 from tests.integration.dashboard_world import Browser, field
+from tests.integration.test_people import choose
 from tests.outboxes import due_deliveries
 
 TEAM = """CREATE RECEIVER "team" AS CHANNEL 'ntfy://ntfy.example/hunter2', MAIL 'hunter2@example.org',
@@ -247,6 +249,36 @@ async def test_who_may_only_read_tries_no_receiver(running: Running, answering: 
     async with running.client.post("/api/v1/receivers/team/test", headers=await running.token("read")) as answer:
         assert answer.status == 403
     assert answering.sent == []
+
+
+async def test_who_is_bound_to_a_profile_has_receivers_of_their_own_and_no_others(
+    running: Running, answering: Answering
+) -> None:
+    await send(running, TEAM)
+    queries, browser = running.control.queries, Browser(running)
+    await choose(browser, await invite(queries, "first", "admin"))
+    running.client.session.cookie_jar.clear()
+    await choose(browser, await invite(queries, "ann", "write", ["Mine"]))
+    assert "No receiver has a name yet" in (await browser.get("/receivers"))[1]
+    answer, _ = await browser.post("/receivers", {"name": "team", "to": "ann@example.org"})
+    assert answer.status == 303
+    status, page = await browser.get("/receivers")
+    assert (status, "ann@example.org" in page, "⋮" in page, "hunter2" in page) == (200, True, False, False)
+    answer, page = await browser.post("/receivers/team/test")
+    assert [each.endpoint for each in answering.sent] == ["ann@example.org"]
+    site = {"url": "https://site.example", "kind": "site", "to": "team"}
+    assert (await browser.post("/add", site))[0].status == 303
+    (delivery,) = running.control.declarations.declaration.rules["Mine⋮site.example"].deliveries
+    assert delivery.endpoint == "ann@example.org"
+    assert '<td data-label="Rules" class="n">1</td>' in (await browser.get("/receivers"))[1]
+    opened = await browser.get("/receivers/team/change")
+    text = field_of_text(opened[1]).replace("ann@", "you@")
+    answer, page = await browser.post("/receivers/team/change", {"text": text, "tag": field(opened, "tag")})
+    assert answer.status == 303, page
+    (delivery,) = running.control.declarations.declaration.rules["Mine⋮site.example"].deliveries
+    assert delivery.endpoint == "you@example.org"
+    declared = running.control.declarations.texts.declared[StatementKind.RECEIVER]
+    assert declared.keys() == {"team", "Mine⋮team"}
 
 
 async def test_a_receiver_with_a_space_in_its_name_is_chosen_where_a_source_is_added(running: Running) -> None:

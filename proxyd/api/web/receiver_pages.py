@@ -17,11 +17,12 @@ from proxyd.api.queries import Queries
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import said_of, warnings_of
 from proxyd.api.web.rendering import Renderer
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import ConfigError
-from proxyd.core.language import CreateReceiver, Statement, StatementKind, deliveries_of
+from proxyd.core.language import CreateReceiver, Statement, deliveries_of
 from proxyd.core.language.watch_wishes import receiver_text, recipients
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
-from proxyd.core.model.profile import NotificationRule
+from proxyd.core.model.profile import NotificationRule, found_name, owner_of
 from proxyd.daemon.declared_texts import API_TEXT, DeclarationChanges, origin
 
 _LONGEST, _LONGEST_NAME, _MOST_LISTED, _MOST_SHOWN = 2_000, 100, 500, 5
@@ -66,8 +67,8 @@ class ReceiverPages:
         raise web.HTTPSeeOther("/receivers")
 
     async def _declare(self, name: str, to: str, secret: str) -> DeclarationChanges:
-        known = self._profiles.ready()
-        if name in self._profiles.texts.declared.get(StatementKind.RECEIVER, {}):
+        known, receivers = self._profiles.ready(), self._profiles.receivers
+        if found_name(name, receivers, current_doer().profiles) in receivers:
             raise ConfigError([f"there is a receiver {name!r} already: change it, or give another name"])
         text = receiver_text(name, recipients(to, ()), secret or None)
         return await self._profiles.declare(text, instead_of=known)
@@ -79,14 +80,16 @@ class ReceiverPages:
         return await self._page(request, tested=tested, tested_name=name)
 
     async def _page(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
-        declared = self._profiles.texts.declared.get(StatementKind.RECEIVER, {})
-        known = await asyncio.to_thread(_list, declared, self._profiles.declaration.rules)
+        known = await asyncio.to_thread(_list, self._profiles.receivers, self._profiles.shown.rules)
         nothing: dict[str, Any] = {"error": "", "form": dict.fromkeys(_FIELDS, ""), "tested": None}
         return self._render(request, "receivers.html", status=status, known=known, **{**nothing, **facts})
 
 
 def _list(declared: Mapping[str, tuple[str, Statement]], rules: Mapping[str, NotificationRule]) -> list[_Shown]:
-    used = Counter(name for rule in rules.values() for name in {each.receiver for each in rule.deliveries})
+    used: Counter[str] = Counter()
+    for rule, each in rules.items():
+        owner = owner_of(rule)
+        used.update({found_name(its.receiver, declared, [owner] if owner else ()) for its in each.deliveries})
     shown = []
     for name, (file, statement) in sorted(declared.items())[:_MOST_LISTED]:
         assert isinstance(statement, CreateReceiver)

@@ -19,9 +19,9 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.base.doers import current_doer
 from proxyd.core.errors import ChangedError
-from proxyd.core.language import DropStatement, Parsed, format_statements, no_such, parse
+from proxyd.core.language import DropStatement, Parsed, StatementKind, format_statements, no_such, parse
 from proxyd.core.language.hidden_addresses import hide_channels, show_channels
-from proxyd.core.model.profile import Declaration, owned_name, owner_of
+from proxyd.core.model.profile import Declaration, found_name, owned_name, owner_of
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 
 _MOST_LISTED, _MOST_SHOWN = 100, 10_000
@@ -93,12 +93,16 @@ class StatementEditor:
         return self._render(request, "removed.html", removed=found, texts=texts)
 
     def _written(self, request: web.Request) -> WrittenStatement:
-        kind, name = KINDS[_list_of(request)], request.match_info["name"]
+        kind, name, owners = KINDS[_list_of(request)], request.match_info["name"], current_doer().profiles
+        if kind is StatementKind.RECEIVER:
+            receivers = self._profiles.receivers
+            name = found_name(name, receivers, owners)
+            if name not in receivers:
+                raise no_such("receiver", name, () if owners else receivers)
         written = self._profiles.texts.written_of(kind, name)
         if written is None:
-            known, receivers = self._profiles.shown, self._profiles.texts.declared.get(kind, {})
-            names = {"rules": known.rules, "sources": known.sources}.get(_list_of(request), receivers)
-            raise no_such(_list_of(request).removesuffix("s"), name, names)
+            is_rule, known = kind is StatementKind.NOTIFICATION, self._profiles.shown
+            raise no_such("rule" if is_rule else "source", name, known.rules if is_rule else known.sources)
         return written
 
     def _declaration_as_opened(self, request: web.Request, form: dict[str, str]) -> Declaration:
