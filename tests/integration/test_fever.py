@@ -13,6 +13,7 @@ from aiohttp import FormData
 
 from proxyd.api.auth import new_token
 from proxyd.api.passwords import invite, remove
+from proxyd.base.doers import Doer, acting
 from proxyd.daemon.reading import NOBODY
 from proxyd.store.api_rows import Scope
 from tests.fleets import changed, item
@@ -254,6 +255,27 @@ async def test_who_reads_one_profile_finds_nothing_of_others(way: str, running: 
     ):
         assert await bound.ask(**form) == await bound.ask(**form | {"id": "77777"})
     assert (await everybody.unread(), await bound.saved()) == (unread, [])
+
+
+async def test_what_somebody_owns_is_named_plainly_to_them_and_unknown_to_others(running: Running) -> None:
+    await running.control.declarations.declare(OTHERS)
+    for owner in ("Other", "P"):
+        with acting(Doer("somebody", "api", "", (owner,))):
+            text = "WATCH 'https://own.example/feed' AS \"own\";"
+            await running.control.declarations.declare(text)
+    await shows(running, "Other⋮own.example/feed", "Mine")
+    await shows(running, "P⋮own.example/feed", "Theirs", at_s=T0 + 20.0)
+    await Phone.of(running, "first")
+    bound = await Phone.of(running, "child", profiles=["Other"])
+    seen = await bound.ask("groups&feeds&items")
+    assert [each["title"] for each in seen["items"]] == ["Mine"]
+    assert [each["title"] for each in seen["feeds"]].count("own.example/feed") == 1
+    assert "⋮" not in str(seen)
+    (own,) = seen["items"]
+    (feed,) = (each for each in seen["feeds"] if each["id"] == own["feed_id"])
+    assert feed["title"] == "own.example/feed"
+    await bound.mark(mark="feed", **{"as": "read"}, id=str(feed["id"]))
+    assert await bound.unread() == []
 
 
 @pytest.mark.parametrize(
