@@ -110,6 +110,7 @@ class FeedHub:
         self._wishes: dict[str, tuple[Follower, FollowWish, Doer]] = {}  # about which no callback is asked yet
         self._asked: Counter[str] = Counter()  # the hosts of callbacks that are asked, or will be
         self._under_way: set[str] = set()
+        self._denied: list[Follower] = []  # who are to be told that they get no more
         self._documents: OrderedDict[tuple[str, Topic, int], asyncio.Task[_Document | None]] = OrderedDict()
         self._first_turns = asyncio.Semaphore(_FIRST_AT_ONCE)
         self._other_turns = asyncio.Semaphore(_AGAIN_AT_ONCE)
@@ -226,6 +227,8 @@ class FeedHub:
         for follower, wish, doer in wishes.values():
             with acting(doer):  # the task goes on in this context
                 tasks.append(start(self._ask(follower, wish), name="ask a follower"))
+        denied, self._denied = self._denied, []
+        tasks += [start(self._deny(each), name="tell a follower that it gets no more") for each in denied]
         await self._note_news()
         if not self._under_way:
             self._documents.clear()
@@ -301,7 +304,8 @@ class FeedHub:
         document = await self._document(follower)
         if document is None:
             await self._end(follower, _DENIED)
-            await self._deny(follower)
+            if len(self._denied) < _MOST_ASKED:  # the others find out when they ask for another lease
+                self._denied.append(follower)
             return None
         if document.body and not await self._send(follower, document):
             return None
@@ -338,7 +342,10 @@ class FeedHub:
         log.warning("a follower gets no more pushes", why=why, **_shown(follower))
 
     async def _deny(self, follower: Follower) -> None:
-        """Tell a follower that it gets no more, as WebSub asks of a hub; whether it listens does not matter."""
+        """Tell a follower that it gets no more, as WebSub asks of a hub; whether it listens does not matter.
+
+        It waits for a turn at the host of the callback, and so not in a turn for pushes, which others want.
+        """
         topic = self.address(Topic(follower.profile, follower.rule, follower.form))
         query = {"hub.mode": "denied", "hub.topic": topic, "hub.reason": _DENIED}
         with suppress(ProbeError):

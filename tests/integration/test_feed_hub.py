@@ -438,6 +438,7 @@ async def test_nothing_more_is_pushed_once(world: World, tmp_path: Path, end: st
     await world.tell(told("a"))
     await world.work(after_s=601.0 if end == "the token expires" else 0.0)
     assert (world.callback.sent, await world.followers()) == ([], [])
+    await world.work()
     _, denied = world.callback.asked
     assert (denied["hub.mode"], denied["hub.topic"]) == ("denied", f"{world.base}{FEED}?rule=r")
     assert denied["hub.reason"] == "its feed has ended, or its token"
@@ -452,7 +453,7 @@ async def test_a_callback_that_does_not_hear_that_it_gets_no_more_is_left_alone(
     await world.follow(await world.token())
     world.callback.denied = status
     await world.store.access.drop_token("t", T0)
-    for name in "ab":
+    for name in "abc":
         await world.tell(told(name))
         await world.work()
     assert (len(world.callback.asked), await world.followers()) == (2, [])
