@@ -17,7 +17,7 @@ from proxyd.api.bounds import Bounds, answer_bound
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
-from proxyd.base.doers import Doer, acting
+from proxyd.base.doers import NO_LIMITS, Doer, OwnerLimits, acting
 from proxyd.core.model.profile import MARK
 from proxyd.daemon.reading import NOBODY, ItemReader
 from proxyd.store.api_rows import Scope, Token
@@ -39,6 +39,7 @@ def new_token(
     expires_in_s: float | None,
     profiles: Sequence[str] = (),
     person: str | None = None,
+    limits: OwnerLimits = NO_LIMITS,
 ) -> tuple[Token, str]:
     """Return a token's record, and the text that its bearer sends, which is never stored; ``person`` is whose it is."""
     if scope not in SCOPES:
@@ -49,12 +50,13 @@ def new_token(
         raise BadRequestError("'.' and '..' cannot be names, because URLs drop them")
     if expires_in_s is not None and not 0 <= expires_in_s < inf:
         raise BadRequestError("expires_in_s must be a number of seconds")
-    check_bounds(scope, profiles)
+    check_bounds(scope, profiles, limits)
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires_s = None if expires_in_s is None else now_s + expires_in_s
     made, shown = Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"
     fever = None if person is None else _digest(fever_key(person, shown))
-    return replace(made, profiles=tuple(dict.fromkeys(profiles)), person=person, fever_sha256=fever), shown
+    bound = replace(made, profiles=tuple(dict.fromkeys(profiles)), limits=limits)
+    return replace(bound, person=person, fever_sha256=fever), shown
 
 
 def fever_key(person: str, token: str) -> str:
@@ -78,8 +80,10 @@ def _is_over(token: Token, queries: Queries) -> bool:
     return token.expires_s is not None and token.expires_s <= queries.clock.time_s()
 
 
-def check_bounds(scope: Scope, profiles: Sequence[str]) -> None:
-    """Raise ``BadRequestError`` if nobody can be bound to some profiles with a scope."""
+def check_bounds(scope: Scope, profiles: Sequence[str], limits: OwnerLimits = NO_LIMITS) -> None:
+    """Raise ``BadRequestError`` if nobody can be bound to some profiles with a scope and limits."""
+    if limits.set and not profiles:
+        raise BadRequestError("limits are for who is bound to some profiles: name these, too")
     if profiles and scope == "admin":
         raise BadRequestError("who is bound to some profiles has the scope read or write; admin is for all")
     for each in profiles if scope == "write" else ():
@@ -148,8 +152,8 @@ def doer_of(request: web.Request, token: Token, way: str) -> Doer:
     """Return who sends a request with a token; an agent's tools ask over loopback."""
     agent = request.config_dict.get(AGENTS, {}).get(request.headers.get(AGENT_HEADER, ""))
     if agent is not None:
-        return Doer(token.who, "agent", agent, token.profiles)
-    return Doer(token.who, way, request.remote or "", token.profiles)
+        return Doer(token.who, "agent", agent, token.profiles, token.limits)
+    return Doer(token.who, way, request.remote or "", token.profiles, token.limits)
 
 
 def refusal_of_wrong_token(header: str) -> web.Response:

@@ -16,7 +16,7 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 from proxyd.api.auth import SCOPES, check_bounds
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
-from proxyd.base.doers import COMMAND_LINE, FILES
+from proxyd.base.doers import COMMAND_LINE, FILES, NO_LIMITS, OwnerLimits
 from proxyd.core.errors import DeliveryError, ProxydError
 from proxyd.core.language import find_named, is_mail
 from proxyd.store.api_rows import ME, Scope
@@ -126,7 +126,12 @@ def invitation_of(secret: str) -> str:
 
 
 async def invite(
-    queries: Queries, name: str, scope: Scope, profiles: Sequence[str] = (), mail: str | None = None
+    queries: Queries,
+    name: str,
+    scope: Scope,
+    profiles: Sequence[str] = (),
+    mail: str | None = None,
+    limits: OwnerLimits | None = None,
 ) -> str:
     """Add a person, or give one another scope and password; return the path at which they choose it, once.
 
@@ -146,7 +151,7 @@ async def invite(
     its = tuple(dict.fromkeys(profiles)) or (() if person is None else person.profiles)
     if its and scope == "admin":
         raise BadRequestError(f"{name} has only some profiles, with scope read or write; remove {name} first")
-    check_bounds(scope, its)
+    check_bounds(scope, its, limits or NO_LIMITS)
     known = queries.profiles.declaration.profiles
     for each in profiles if scope == "read" else ():  # who writes may declare them first
         find_named("profile", each, known)
@@ -154,11 +159,13 @@ async def invite(
     until_s = now_s + INVITED_S
     stored = invitation_of(secret)
     await queries.people.invite(name, scope, its, invitation=stored, until_s=until_s, now_s=now_s, mail=mail)
+    if limits is not None:
+        await queries.people.limit(name, limits, now_s=now_s)
     return f"/welcome/{secret}"
 
 
 async def invite_by_mail(
-    queries: Queries, name: str, scope: Scope, profiles: Sequence[str], mail: str
+    queries: Queries, name: str, scope: Scope, profiles: Sequence[str], mail: str, limits: OwnerLimits | None = None
 ) -> tuple[str, str]:
     """Invite a person and send them the link; return it, and why it could not be sent, or nothing.
 
@@ -166,7 +173,7 @@ async def invite_by_mail(
     """
     if not queries.mails.is_possible:
         raise BadRequestError("links are sent by mail once the settings smtp, mail_from and public_url are set")
-    path = await invite(queries, name, scope, profiles, mail)
+    path = await invite(queries, name, scope, profiles, mail, limits)
     try:
         await queries.mails.invite(mail, name, path)
     except DeliveryError as error:

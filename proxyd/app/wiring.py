@@ -18,7 +18,7 @@ from proxyd.app.check_settings import check_settings
 from proxyd.app.network import open_channels, open_network, open_tracer
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base.clock import Signal, SystemClock
-from proxyd.base.doers import COMMAND_LINE, acting
+from proxyd.base.doers import COMMAND_LINE, NO_LIMITS, OwnerLimits, acting
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
@@ -327,10 +327,13 @@ async def create_token(
     expires_in_s: float | None,
     profiles: Sequence[str] = (),
     person: str | None = None,
+    limits: OwnerLimits = NO_LIMITS,
 ) -> str:
     """Create a token in a database that no daemon holds, and return its text."""
     now_s = SystemClock().time_s()
-    token, shown = new_token(name, scope, now_s=now_s, expires_in_s=expires_in_s, profiles=profiles, person=person)
+    token, shown = new_token(
+        name, scope, now_s=now_s, expires_in_s=expires_in_s, profiles=profiles, person=person, limits=limits
+    )
     with owner_lock(settings.database):
         async with open_store(settings.database, ChrononGrid(settings.chronon)) as store, store.writer.running():
             if person is not None and await store.people.find(person) is None:

@@ -12,6 +12,35 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerLimits:
+    """How much may belong to the profiles of somebody; ``None``: as much as they like.
+
+    >>> OwnerLimits(sources=5).stricter(OwnerLimits(sources=9, rules=2)).set
+    {'sources': 5, 'rules': 2}
+    """
+
+    sources: int | None = None
+    rules: int | None = None
+    receivers: int | None = None
+    probes: int | None = None  # an hour, that the rules ask for
+
+    @property
+    def set(self) -> dict[str, int]:
+        """Those that are set, by name."""
+        return {name: most for name in self.__slots__ if (most := getattr(self, name)) is not None}
+
+    def stricter(self, other: OwnerLimits) -> OwnerLimits:
+        """Return of each the lower one."""
+        names = self.set.keys() | other.set.keys()
+        return OwnerLimits(
+            **{name: min(each[name] for each in (self.set, other.set) if name in each) for name in names}
+        )
+
+
+NO_LIMITS = OwnerLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class Doer:
     """Who changes something, and in which way: api, dashboard, reader, agent, hub, socket, or file.
 
@@ -23,6 +52,7 @@ class Doer:
     way: str
     address: str = ""
     profiles: tuple[str, ...] = ()
+    limits: OwnerLimits = NO_LIMITS
 
 
 FILES = Doer("the profiles folder", "file")

@@ -192,6 +192,29 @@ def _write_profiles(folder: Path, texts: Mapping[str, str]) -> list[str]:
     return said
 
 
+_LIMITED = ("sources", "rules", "receivers", "probes")
+
+
+def limit_of(text: str) -> tuple[str, int]:
+    """Return a limit that is written on the command line.
+
+    >>> limit_of("sources=50")
+    ('sources', 50)
+    """
+    name, _, most = text.partition("=")
+    if name not in _LIMITED or not (most.isascii() and most.isdecimal() and len(most) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is no limit: write one of {', '.join(_LIMITED)}, = and a number")
+    return name, int(most)
+
+
+_LIMIT = argument(
+    "--limit",
+    "how much may belong to its profiles: sources=50, rules, receivers, probes (an hour); repeat it for others",
+    action="append",
+    default=[],
+    type=limit_of,
+    metavar="KIND=N",
+)
 TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token create --name me --scope write"])
 
 
@@ -211,6 +234,7 @@ TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token c
             default=[],
             metavar="NAME",
         ),
+        _LIMIT,
         argument("--person", "whose it is: it marks items for them, and ends with them", metavar="NAME"),
         *ASKING,
     ],
@@ -234,6 +258,7 @@ def _made_by_daemon(options: argparse.Namespace) -> TokenMade | None:
                 expires_s=options.expires,
                 profiles=options.profile,
                 person=options.person,
+                limits=dict(options.limit),
             ),
         )
     except UnreachableError as error:
@@ -246,12 +271,14 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
     import asyncio
 
     from proxyd.app import wiring as app
+    from proxyd.base.doers import OwnerLimits
 
     for _ in range(round(_STARTING_S / _PAUSE_S)):
         try:
             named = settings_of(options), options.name, options.scope
             lasts_s, profiles = options.expires, options.profile
-            made = app.create_token(*named, expires_in_s=lasts_s, profiles=profiles, person=options.person)
+            of = {"person": options.person, "limits": OwnerLimits(**dict(options.limit))}
+            made = app.create_token(*named, expires_in_s=lasts_s, profiles=profiles, **of)
             with redirect_stdout(sys.stderr):  # what the database logs; scripts read the token
                 return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
         except StoreInUseError:  # a daemon holds the database, and will soon listen at its socket
@@ -317,6 +344,7 @@ PERSON = Verb("person", "invite, list or drop people who sign in", ["proxyd pers
             metavar="NAME",
         ),
         argument("--mail", "send the link to this address, and later ones; '' sends none", metavar="ADDRESS"),
+        _LIMIT,
         *ASKING,
     ],
 )
@@ -326,7 +354,9 @@ def invite_person(options: argparse.Namespace) -> int:
     Somebody who is known gets the scope at once, and another password when the link is used.
     """
     asked = options.name, options.scope
-    made = ask(options, lambda client: client.invite_person(*asked, profiles=options.profile, mail=options.mail))
+    limits = dict(options.limit) or None
+    given = {"profiles": options.profile, "mail": options.mail, "limits": limits}
+    made = ask(options, lambda client: client.invite_person(*asked, **given))
     link = dashboard_of(options) + made["link"]
     if made["mail_error"] and not options.json:
         print(visible(f"the link could not be sent: {made['mail_error']}"), file=sys.stderr)
@@ -348,6 +378,29 @@ def people(options: argparse.Namespace) -> int:
             *("chosen" if each["has_password"] else "not yet", each["mail"] or ""),
         ],
     )
+
+
+@verb(
+    "person limit",
+    "proxyd person limit ann sources=50 probes=600",
+    "proxyd person limit ann",
+    takes=[
+        argument("name", "name of the person", metavar="NAME"),
+        argument(
+            "limits",
+            "sources, rules, receivers or probes (an hour); those that are left out have no limit",
+            nargs="*",
+            type=limit_of,
+            metavar="KIND=N",
+        ),
+        *ASKING,
+    ],
+)
+def limit_person(options: argparse.Namespace) -> int:
+    """Say how much may belong to a person's profiles from now on."""
+    made = ask(options, lambda client: client.limit_person(options.name, dict(options.limits)))
+    told = ", ".join(f"{name} {most:,}" for name, most in made.items() if most is not None)
+    return print_answer(options, made, [f"{options.name}: {told or 'no limits'}"])
 
 
 @verb("person drop", "proxyd person drop ann", takes=[argument("name", "name of the person", metavar="NAME"), *ASKING])

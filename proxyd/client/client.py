@@ -470,9 +470,17 @@ class Client:
         expires_s: float | None = None,
         profiles: Sequence[str] = (),
         person: str | None = None,
+        limits: Mapping[str, int | None] | None = None,
     ) -> types.TokenMade:
         """Create a token, of some profiles or of all, perhaps a person's; only this response contains its text."""
-        wanted = {"name": name, "scope": scope, "expires_in_s": expires_s, "profiles": [*profiles], "person": person}
+        wanted: dict[str, Any] = {
+            "name": name,
+            "scope": scope,
+            "expires_in_s": expires_s,
+            "profiles": [*profiles],
+            "person": person,
+        }
+        wanted |= {} if limits is None else {"limits": dict(limits)}
         return await self._wire.ask(types.TokenMade, "POST", "/api/v1/tokens", body=wanted)
 
     async def drop_token(self, name: str) -> types.Dropped:
@@ -486,11 +494,22 @@ class Client:
         return await self._wire.items("/api/v1/people")
 
     async def invite_person(
-        self, name: str, scope: str, *, profiles: Sequence[str] = (), mail: str | None = None
+        self,
+        name: str,
+        scope: str,
+        *,
+        profiles: Sequence[str] = (),
+        mail: str | None = None,
+        limits: Mapping[str, int | None] | None = None,
     ) -> types.PersonInvited:
         """Add a person, or give one another scope and password; only this response, and a mail, contain the link."""
-        wanted = {"name": name, "scope": scope, "profiles": [*profiles], "mail": mail}
+        wanted: dict[str, Any] = {"name": name, "scope": scope, "profiles": [*profiles], "mail": mail}
+        wanted |= {} if limits is None else {"limits": dict(limits)}
         return await self._wire.ask(types.PersonInvited, "POST", "/api/v1/people", body=wanted)
+
+    async def limit_person(self, name: str, limits: Mapping[str, int | None]) -> types.LimitsShown:
+        """Say how much may belong to a person's profiles: ``sources``, ``rules``, ``receivers``, ``probes`` an hour."""
+        return await self._wire.ask(types.LimitsShown, "POST", f"/api/v1/people/{part(name)}/limits", body=dict(limits))
 
     async def drop_person(self, name: str) -> types.Dropped:
         """Remove a person."""
@@ -624,6 +643,7 @@ class SyncClient:
     drop_token = _blocking(Client.drop_token)
     people = _blocking(Client.people)
     invite_person = _blocking(Client.invite_person)
+    limit_person = _blocking(Client.limit_person)
     drop_person = _blocking(Client.drop_person)
     stored_items = _iterating(Client.stored_items)
     stream = _iterating(Client.stream)

@@ -254,6 +254,15 @@ class LatencyShown(TypedDict):
     p95_s: float
 
 
+class LimitsShown(TypedDict):
+    """How much may belong to the profiles of a token or a person; what is null has no limit."""
+
+    sources: NotRequired[int | None]
+    rules: NotRequired[int | None]
+    receivers: NotRequired[int | None]
+    probes: NotRequired[int | None]
+
+
 class MarksMade(TypedDict):
     """How many items were marked; null if all were marked up to a position."""
 
@@ -343,6 +352,7 @@ class PersonShown(TypedDict):
     profiles: list[str]
     has_password: bool
     mail: str | None
+    limits: LimitsShown
 
 
 class PolicyUsed(TypedDict):
@@ -559,6 +569,7 @@ class TokenShown(TypedDict):
     expires: str | None
     profiles: list[str]
     person: str | None
+    limits: LimitsShown
 
 
 class ToldOfItem(TypedDict):

@@ -13,7 +13,7 @@ from secrets import token_urlsafe
 import structlog
 
 from proxyd.base.clock import Signal
-from proxyd.base.doers import FILES, acting, current_doer
+from proxyd.base.doers import FILES, Doer, acting, current_doer
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, ResolveSecret
 from proxyd.config.profile_files import read_directory
@@ -64,6 +64,7 @@ from proxyd.daemon.declared_texts import (
     sources_only_of,
     texts_of,
 )
+from proxyd.daemon.owner_limits import refuse_more, used_by
 from proxyd.daemon.parts import Parts
 from proxyd.daemon.plan_loop import Compute, LoadSources, in_parts, in_thread, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
@@ -453,6 +454,8 @@ class Declarations:
         except ProfileError:
             await self._check(beside, as_sent, from_api=True)  # it raises with the places in what was sent
             raise
+        if (doer := current_doer()).limits.set:
+            await asyncio.to_thread(self._refuse_more, doer, checked)
         if sum(len(rule.source_ids) for rule in checked.declaration.rules.values()) > MOST_STREAMS:
             await asyncio.to_thread(self._refuse_many, checked)
         warnings: Sequence[RuleError] = ()
@@ -472,6 +475,13 @@ class Declarations:
         if not set(owners).issuperset(rule.profiles) or not self.texts.is_of_api(kind, shared):
             raise ConflictError(f"the rule {shared!r} of your profile is of whoever writes all; choose another name")
         return [key_of(kind, shared)]
+
+    def _refuse_more(self, doer: Doer, checked: CheckedTexts) -> None:
+        """Raise ``ConflictError`` if somebody would have more than their limits allow."""
+        chronon_s, profiles = self._settings.chronon_s, frozenset(doer.profiles)
+        used = used_by(profiles, self.declaration, self.texts, chronon_s=chronon_s)
+        wanted = used_by(profiles, checked.declaration, checked.written, chronon_s=chronon_s)
+        refuse_more(doer.limits, used, wanted)
 
     def _refuse_many(self, checked: CheckedTexts) -> None:
         """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``; those of files do not count."""

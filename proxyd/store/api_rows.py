@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
-from proxyd.base.doers import current_doer
+from proxyd.base.doers import NO_LIMITS, OwnerLimits, current_doer
 from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.store.audit_rows import named, note_deed
 from proxyd.store.databases import tables as t
@@ -36,6 +36,7 @@ class Token:
     profiles: tuple[str, ...] = ()  # the only ones that it reads and writes; empty: all
     person: str | None = None  # whose it is: it ends with the person, and does no more than the person may
     fever_sha256: str | None = None  # the hash of what clients of Fever send for it
+    limits: OwnerLimits = NO_LIMITS  # of what may belong to its profiles
     marks_as: str = ME  # for whom it marks items; not stored with it
 
     @property
@@ -78,6 +79,7 @@ class SqlAccess:
             if same.first() is not None:
                 raise ConflictError(f"a token named {token.name!r} already exists")
             values = {c.name: getattr(token, c.name) for c in t.tokens.columns} | {"profiles": [*token.profiles]}
+            values["limits"] = token.limits.set
             connection.execute(insert(t.tokens).values(values))
             note_deed(connection, doer, token.created_s, "make token", token.name, f"scope {token.scope}{reads}")
 
@@ -100,7 +102,7 @@ class SqlAccess:
 
     async def _find(self, which: ColumnElement[bool]) -> Token | None:
         c = t.people.c
-        its = c.scope.label("most"), c.profiles.label("its_profiles"), c.reader.label("its_reader")
+        its = [c.scope.label("most"), *(c[name].label(f"its_{name}") for name in ("profiles", "reader", "limits"))]
         tokens = t.tokens.outerjoin(t.people, c.name == t.tokens.c.person)
         found = await self._read(select(t.tokens, *its).select_from(tokens).where(which))
         return _narrow(found[0]) if found else None
@@ -141,14 +143,15 @@ def bearer_of(name: str, scope: Scope, person: Any) -> Token:
     No request can send it.
     """
     bearer = Token(f"{PERSON}{name}", name, scope, "", person.since_s, None, tuple(person.profiles))
-    return replace(bearer, marks_as=person.reader)
+    return replace(bearer, marks_as=person.reader, limits=OwnerLimits(**person.limits))
 
 
 def _narrow(row: Row[Any]) -> Token | None:
-    """Return a token as its person, of whom the row holds ``most``, ``its_profiles`` and ``its_reader``, may use it."""
+    """Return a token as its person, of whom the row holds ``most`` and what begins with ``its_``."""
     values = row._asdict()
     most, only, reader = values.pop("most"), values.pop("its_profiles"), values.pop("its_reader")
-    token = Token(**values | {"profiles": tuple(values["profiles"])})
+    limits = OwnerLimits(**values.pop("its_limits") or {})
+    token = Token(**values | {"profiles": tuple(values["profiles"]), "limits": OwnerLimits(**values["limits"])})
     if token.person is None:
         return token
     both = [each for each in token.profiles if each in only]
@@ -156,9 +159,9 @@ def _narrow(row: Row[Any]) -> Token | None:
         return None
     profiles = both if token.profiles and only else token.profiles or only
     scope = min(token.scope, most, key=get_args(Scope).index)
-    return replace(token, scope=scope, profiles=tuple(profiles), marks_as=reader)
+    return replace(token, scope=scope, profiles=tuple(profiles), marks_as=reader, limits=token.limits.stricter(limits))
 
 
 def _token(row: Row[Any]) -> Token:
     values = row._asdict()
-    return Token(**values | {"profiles": tuple(values["profiles"])})
+    return Token(**values | {"profiles": tuple(values["profiles"]), "limits": OwnerLimits(**values["limits"])})

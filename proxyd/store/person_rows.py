@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 
-from proxyd.base.doers import current_doer
+from proxyd.base.doers import OwnerLimits, current_doer
 from proxyd.core.errors import NotFoundError
 from proxyd.store.api_rows import ME, PERSON, Scope, Token, bearer_of
 from proxyd.store.audit_rows import note_deed
@@ -33,6 +33,7 @@ class Person:
     mail: str | None = None  # where links are sent
     link: str | None = None  # the SHA-256 of what the link holds by which they may sign in once
     link_until_s: float | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)  # of what may belong to their profiles, by name
 
     @property
     def bearer(self) -> Token:
@@ -172,6 +173,21 @@ class SqlPeople:
             note_deed(connection, doer, now_s, "choose password", f"person {name}")
 
         await self._writer.submit(write)
+
+    async def limit(self, name: str, limits: OwnerLimits, *, now_s: float) -> None:
+        """Say how much may belong to the profiles of a person; raises ``NotFoundError``."""
+        doer = current_doer()
+
+        def write(connection: Connection) -> bool:
+            of_name = update(t.people).where(t.people.c.name == name).values(limits=limits.set)
+            is_there = connection.execute(of_name).rowcount > 0
+            if is_there:
+                told = ", ".join(f"{what} {most}" for what, most in limits.set.items()) or "none"
+                note_deed(connection, doer, now_s, "limit", f"person {name}", told)
+            return is_there
+
+        if not await self._writer.submit(write):
+            raise NotFoundError(f"there is no person {name!r}; `proxyd person list` shows them")
 
     async def drop(self, name: str, now_s: float) -> None:
         """Remove a person, whose sessions and tokens end; their marks are to be forgotten separately."""

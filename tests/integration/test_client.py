@@ -98,6 +98,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "drop_token": ("drop_token", lambda c: c.drop_token("made")),
     "invite_person": ("invite_person", lambda c: c.invite_person("ann", "write", mail="")),
     "list_people": ("people", lambda c: c.people()),
+    "limit_person": ("limit_person", lambda c: c.limit_person("ann", {"sources": 5})),
     "drop_person": ("drop_person", lambda c: c.drop_person("ann")),
 }
 """A call of each method by the operation that it asks for, in an order in which all of them have an answer."""

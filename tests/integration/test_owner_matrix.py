@@ -73,6 +73,7 @@ CHANGES: dict[str, Any] = {  # what a request changes over the API; `None` for o
     "DELETE /api/v1/tokens/{name}": None,
     "POST /api/v1/people": {"name": "new", "scope": "read"},
     "DELETE /api/v1/people/{name}": None,
+    "POST /api/v1/people/{name}/limits": {"sources": 1},
     "POST /api/v1/receivers/{name}/test": None,
     "POST /api/v1/marks": {"items": ["{position}"], "read": True, "starred": True},
 }

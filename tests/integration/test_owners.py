@@ -263,3 +263,58 @@ async def test_a_dry_run_tells_nothing_of_what_others_ask_for(world: World) -> N
     assert (status, made["added"]) == (200, ["ann.example/feed"])
     assert made["cost"]["asked_per_hour_before"] == 0.0
     assert "ben" not in json.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "said"),
+    [
+        ({"sources": 2}, "WATCH 'https://3.example/feed';", "2 sources: you have 2, and with this you would have 3"),
+        ({"rules": 2}, "WATCH 'https://3.example/feed';", "2 rules: you have 2, and with this you would have 3"),
+        (
+            {"receivers": 0},
+            "CREATE RECEIVER \"r\" AS LOG 'x';",
+            "0 receivers: you have 0, and with this you would have 1",
+        ),
+        (
+            {"probes": 20, "sources": 9},
+            "WATCH 'https://3.example/feed' EVERY 1 MINUTE;",
+            "20 probes an hour: you have 2, and with this you would have 62",
+        ),
+    ],
+)
+async def test_more_than_a_limit_is_refused_with_what_is_used(
+    world: World, limit: dict[str, int], text: str, said: str
+) -> None:
+    await world.admin.declare("WATCH 'https://shared.example/feed' INTO \"Others\";")
+    await world.ben.declare("WATCH 'https://ben.example/feed';")
+    await world.ann.declare("WATCH 'https://1.example/feed'; WATCH 'https://2.example/feed';")
+    body = {"name": "limited", "scope": "write", "profiles": ["Ann"], "limits": limit}
+    status, made = await world.admin.ask("POST", "/tokens", body)
+    assert status == 201, made
+    limited = Owner(world.running, {"Authorization": f"Bearer {made['token']}"})
+    for path in ("/profiles", "/profiles?dry_run=true"):
+        status, refused = await limited.ask("POST", path, text)
+        assert (status, refused["detail"]) == (409, f"your limit is {said}")
+    assert (await limited.declare("WATCH 'https://2.example/feed' TELL LOG 'x';"))["added"] == []
+    assert (await limited.declare('DROP NOTIFICATION "1.example/feed";'))["removed"] == ["1.example/feed"]
+
+
+async def test_a_person_is_limited_from_now_on_and_so_are_their_tokens(world: World) -> None:
+    body = {"name": "ann", "scope": "write", "profiles": ["Ann"], "limits": {"sources": 1}}
+    assert (await world.admin.ask("POST", "/people", body))[0] == 201
+    status, made = await world.admin.ask(
+        "POST",
+        "/tokens",
+        {"name": "t", "scope": "write", "person": "ann", "profiles": ["Ann"], "limits": {"sources": 9}},
+    )
+    assert status == 201, made
+    ann = Owner(world.running, {"Authorization": f"Bearer {made['token']}"})
+    await ann.declare("WATCH 'https://1.example/feed';")
+    assert (await ann.ask("POST", "/profiles", "WATCH 'https://2.example/feed';"))[0] == 409
+    assert (await world.admin.ask("POST", "/people/ann/limits", {"sources": 2}))[0] == 200
+    await ann.declare("WATCH 'https://2.example/feed';")
+    assert (await world.admin.ask("POST", "/people", {**body, "limits": None}))[0] == 201
+    (known,) = (await world.admin.ask("GET", "/people"))[1]["items"]
+    assert known["limits"] == {"sources": 2, "rules": None, "receivers": None, "probes": None}
+    assert (await world.admin.ask("POST", "/people/nobody/limits", {"sources": 2}))[0] == 404
+    assert (await world.admin.ask("POST", "/tokens", {"name": "x", "scope": "write", "limits": {"rules": 1}}))[0] == 400

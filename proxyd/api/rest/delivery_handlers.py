@@ -16,6 +16,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.problems import problem
 from proxyd.api.queries import Queries
 from proxyd.api.rest.live_streams import Streams
+from proxyd.base.doers import OwnerLimits
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language import find_named
 from proxyd.core.model.suspension import Subject
@@ -111,6 +112,7 @@ class _DeliveryHandlers:
             expires_in_s=asked.expires_in_s,
             profiles=asked.profiles,
             person=asked.person,
+            limits=OwnerLimits(**dict(asked.limits)),
         )
         if asked.person is not None and await self._people.find(asked.person) is None:
             raise NotFoundError(f"there is no person {asked.person!r}; `proxyd person list` shows them")

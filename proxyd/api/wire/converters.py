@@ -267,4 +267,4 @@ def _delivery(known: DeliveryStatus) -> wire.DeliveryState:
 
 def token(known: Token) -> wire.TokenShown:
     """Return a token without its secret."""
-    return model_of(known, wire.TokenShown, id=known.token_id)
+    return model_of(known, wire.TokenShown, id=known.token_id, limits=known.limits.set)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -158,6 +158,18 @@ class TestResult(RowShown):
     answer: str | None
 
 
+_Most: TypeAlias = Annotated[int, Field(ge=0, le=10**9)] | None
+
+
+class LimitsShown(WireModel):
+    """How much may belong to the profiles of a token or a person; what is null has no limit."""
+
+    sources: _Most = None
+    rules: _Most = None
+    receivers: _Most = None
+    probes: _Most = Field(None, description="an hour, by what the rules ask for")
+
+
 class TokenWanted(WireModel):
     """A token to be created."""
 
@@ -170,6 +182,7 @@ class TokenWanted(WireModel):
     person: str | None = Field(
         None, description="whose it is: it marks items for them, does no more than they may, and ends with them"
     )
+    limits: LimitsShown = Field(default_factory=LimitsShown)
 
 
 class TokenMade(WireModel):
@@ -192,6 +205,7 @@ class PersonWanted(WireModel):
     mail: Annotated[str, Field(max_length=254)] | None = Field(
         None, description="where the link is sent, and later ones; an empty text: nowhere; null: as before"
     )
+    limits: LimitsShown | None = Field(None, description="null: as before")
 
 
 class PersonInvited(WireModel):
@@ -211,6 +225,7 @@ class PersonShown(RowShown):
     profiles: list[str] = Field(description="the only ones that they read and write; empty: all")
     has_password: bool = Field(description="whether they have chosen a password")
     mail: str | None = Field(description="where links are sent")
+    limits: LimitsShown
 
 
 class Dropped(WireModel):
@@ -229,3 +244,4 @@ class TokenShown(RowShown):
     expires: Time | None
     profiles: list[str] = Field(description="the only ones that it reads and writes; empty: all")
     person: str | None = Field(description="whose it is, if it is a person's")
+    limits: LimitsShown

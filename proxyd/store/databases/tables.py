@@ -503,6 +503,7 @@ tokens = Table(
     Column("person", String),  # whose it is; NULL: nobody's
     Column("fever_sha256", String),  # the SHA-256 of what clients of Fever send for it; NULL: none does
     Index("ix_tokens_fever_sha256", "fever_sha256", unique=True),
+    Column("limits", JSON, nullable=False, server_default="{}"),  # how much may belong to its profiles
 )
 
 people = Table(  # who sign in to the dashboard
@@ -521,6 +522,7 @@ people = Table(  # who sign in to the dashboard
     Column("link", String),  # the SHA-256 of what the link holds by which they may sign in once
     Column("link_until_s", Float),
     Index("ix_people_link", "link", unique=True),
+    Column("limits", JSON, nullable=False, server_default="{}"),  # how much may belong to their profiles
 )
 
 probes = Table(  # of the last days: why each was made and what it found

@@ -42,7 +42,7 @@ ASKING = {
     "report", "notifications",
     "notifications show", "wait", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
     "audit",
-    "token create", "token list", "token drop", "person invite", "person list", "person drop",
+    "token create", "token list", "token drop", "person invite", "person list", "person limit", "person drop",
     "receiver list", "receiver test", "webhook list", "webhook test", "webhook dead", "webhook replay",
 }  # fmt: skip
 
