@@ -14,6 +14,7 @@ import pytest
 from proxyd.api import passwords
 from proxyd.api.passwords import invite, remove
 from proxyd.api.problems import BadRequestError
+from proxyd.cli.main import main
 from proxyd.notify.channels.mail import MailChannel, MailSettings
 from proxyd.store.person_rows import Person
 from tests.fakes import FakeClock
@@ -108,6 +109,24 @@ async def test_the_dashboard_invites_by_mail_and_shows_no_link_then(world: World
     answer, page = await world.browser.post("/people", {"name": "ben", "scope": "read", "mail": "ben@x\r\nBcc: eve@x"})
     assert (answer.status, "is not a mail address" in page) == (422, True)
     assert await world.running.control.queries.people.find("ben") is None
+
+
+async def test_the_command_line_says_where_the_link_went(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = (await world.running.token("admin"))["Authorization"].removeprefix("Bearer ")
+    monkeypatch.setenv("PROXYD_TOKEN", token)
+    base = str(world.running.client.make_url(""))
+    inviting = ["person", "invite", "ann", "--scope", "read", "--mail", MAIL, "--url", base]
+    assert await asyncio.to_thread(main, inviting) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"the link was sent to {MAIL}"
+    monkeypatch.setattr(world.sink, "_recipient", "550 unknown")
+    assert await asyncio.to_thread(main, inviting) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1].startswith(f"{base.rstrip('/')}/welcome/")
+    assert "the link could not be sent: the mail server answered 550: unknown" in said.err
+    assert await asyncio.to_thread(main, ["person", "list", "--url", base]) == 0
+    assert MAIL in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
