@@ -366,12 +366,20 @@ class Declarations:
             return replace(await self._swap_for(given, by, checked), warnings=warnings)
 
     async def removals(self, *, limit: int) -> list[Removed]:
-        """Return what was removed from the API's declaration in the last day, newest first."""
-        return await self._store.removed.load(self._clock.time_s(), limit=limit)
+        """Return what was removed from the API's declaration in the last day, newest first.
+
+        Who sees only some profiles sees what they removed themselves.
+        """
+        return await self._store.removed.load(self._clock.time_s(), limit=limit, by=self._only_by)
+
+    @property
+    def _only_by(self) -> str | None:
+        doer = current_doer()
+        return doer.who if doer.profiles else None
 
     async def restore(self, removed_id: str) -> tuple[Removed, DeclarationChanges]:
         """Declare again what was removed; raises ``NotFoundError`` a day later, and what ``declare`` raises."""
-        removed = await self._store.removed.find(removed_id, self._clock.time_s())
+        removed = await self._store.removed.find(removed_id, self._clock.time_s(), by=self._only_by)
         if removed is None:
             raise NotFoundError("what was removed is kept for a day; this is no longer there")
         changes = await self.declare(removed.text)

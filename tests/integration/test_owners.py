@@ -318,3 +318,15 @@ async def test_a_person_is_limited_from_now_on_and_so_are_their_tokens(world: Wo
     assert known["limits"] == {"sources": 2, "rules": None, "receivers": None, "probes": None}
     assert (await world.admin.ask("POST", "/people/nobody/limits", {"sources": 2}))[0] == 404
     assert (await world.admin.ask("POST", "/tokens", {"name": "x", "scope": "write", "limits": {"rules": 1}}))[0] == 400
+
+
+async def test_who_removed_something_has_it_back_and_others_do_not_see_it(world: World) -> None:
+    for owner in (world.ann, world.ben):
+        await owner.declare("WATCH 'https://same.example/feed' AS \"news\" TELL LOG 'mine';")
+    await world.ann.declare('DROP NOTIFICATION "news";')
+    (removed,) = (await world.ann.ask("GET", "/removed"))[1]["items"]
+    assert (removed["name"], "⋮" in removed["text"]) == ("news", False)
+    assert (await world.ben.ask("GET", "/removed"))[1]["items"] == []
+    assert (await world.ben.ask("POST", f"/removed/{removed['id']}/restore"))[0] == 404
+    assert (await world.ann.ask("POST", f"/removed/{removed['id']}/restore"))[1]["added"] == ["news"]
+    assert await world.admin.names("rules") == {"Ann⋮news", "Ben⋮news"}

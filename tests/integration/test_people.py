@@ -459,3 +459,17 @@ async def test_a_token_of_somebody_who_reads_one_profile_follows_no_feed_of_anot
     for path, status in (("Own", 200), ("Other", 404)):
         async with api.client.get(f"/api/v1/profiles/{path}/feed.atom?token={shown}") as answer:
             assert answer.status == status
+
+
+async def test_open_pages_of_who_has_one_profile_hear_only_of_that(api: Running, browser: Browser) -> None:
+    await two_items(api)
+    await choose(browser, await invite(api.control.queries, "kid", "read", ["Own"]))
+    rules = api.control.declarations.declaration.rules.values()
+    own, other = (next(each.name for each in rules if name in each.profiles) for name in ("Own", "Other"))
+    async with api.client.get("/live") as stream:
+        assert await stream.content.readline() == b"retry: 3000\n"
+        await api.tell(told("secret", rule_name=other), told("open", rule_name=own))
+        read = b""
+        while b'"open"' not in read:
+            read += await stream.content.readline()
+        assert b"secret" not in read

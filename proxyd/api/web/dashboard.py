@@ -156,8 +156,8 @@ class Dashboard:
             WebRoute("POST", "/sources/{name}/change", "write", statements.save, within=Within.SOURCE),
             WebRoute("POST", "/rules/{name}/remove", "write", statements.remove, within=Within.RULE),
             WebRoute("POST", "/sources/{name}/remove", "write", statements.remove, within=Within.SOURCE),
-            WebRoute("GET", "/removed", "write", statements.list_removed),
-            WebRoute("POST", "/removed/{id}/restore", "write", statements.restore),
+            WebRoute("GET", "/removed", "write", statements.list_removed, within=Within.PART),
+            WebRoute("POST", "/removed/{id}/restore", "write", statements.restore, within=Within.PART),
             WebRoute("GET", "/rules", "read", pages.rules, within=Within.PART),
             WebRoute("GET", "/rules/{name}", "read", subjects.rule, within=Within.RULE),
             WebRoute("POST", "/rules/{name}/test", "write", subjects.test, within=Within.RULE),
@@ -200,7 +200,7 @@ class Dashboard:
             WebRoute("POST", "/tokens", "admin", tokens.make),
             WebRoute("POST", "/tokens/{name}/drop", "admin", tokens.drop),
             WebRoute("GET", "/docs", "read", self.docs),
-            WebRoute("GET", "/live", "read", self.live),
+            WebRoute("GET", "/live", "read", self.live, within=Within.PART),
         )
 
     async def static(self, request: web.Request) -> web.Response:

@@ -78,7 +78,7 @@ class StatementEditor:
         known = self._declaration_as_opened(request, form)
         await self._profiles.declare(_drop_of(written), instead_of=known, by=asker(request))
         request[SIGNED].session.say(f"Removed {written.statement.name.value}.")
-        raise web.HTTPSeeOther(URL("/rules" if current_doer().profiles else "/removed"))
+        raise web.HTTPSeeOther(URL("/removed"))
 
     async def restore(self, request: web.Request) -> web.StreamResponse:
         """Declare again what was removed."""
