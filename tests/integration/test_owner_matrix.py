@@ -19,6 +19,7 @@ from sqlalchemy.pool import Pool
 from proxyd.api.auth import new_token
 from proxyd.api.passwords import invite
 from proxyd.base.doers import Doer, acting
+from proxyd.core.model.profile import owner_of
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import Browser
@@ -89,8 +90,7 @@ FORM = {  # fields of all forms of pages
     "confirmed": "1",
     "tag": "x",
     "url": "https://x.example",
-    "mute": "1",
-    "action": "mute",
+    "do": "remove",
     "addresses": "https://x.example",
 }
 DECLARING = {
@@ -99,6 +99,8 @@ DECLARING = {
     "/profiles",
     "/sites",
 }  # what somebody adds is in their own profile, whatever its name
+PLANNED = {"/api/v1/explain/{name}", "/api/v1/sources", "/sources/{name}/why"}
+"""What the one plan of all sources shows in: rates that are guessed from the fleet, and when a shared host is free."""
 READER: dict[str, dict[str, str]] = {
     "/reader/api/0/edit-tag": {"i": "{position}", "a": "user/-/state/com.google/read"},
     "/reader/api/0/mark-all-as-read": {"s": "feed/{source}"},
@@ -175,7 +177,8 @@ class World:
         if method == "GET":
             return await self.browser.get(path)
         answer, text = await self.browser.post(path, {k: str(v) for k, v in self.filled(FORM, whose).items()})
-        return answer.status, text + answer.headers.get("Location", "")
+        said = re.findall('<p class="said.*?</p>', (await self.browser.get("/account"))[1])
+        return answer.status, "".join([text, answer.headers.get("Location", ""), *said])
 
     async def _send(self, method: str, path: str, body: Any, headers: dict[str, str]) -> tuple[int, str]:
         sent: dict[str, Any] = {} if body is None else {"json": body}
@@ -201,6 +204,7 @@ class World:
         stored = await control.queries.reading.stored.articles([self.positions[each] for each in OTHERS], "person:ann")
         mutes = [each.key for each in control.queries.suspensions.all() if "veiled" in each.name.lower()]
         dead = await control.queries.history.dead_letters(before=None, limit=99)
+        dead = [each for each in dead if owner_of(each.rule) != "Mine"]
         return repr((texts, stored, mutes, dead, "Veiled" in control.declarations.declaration.profiles))
 
 
@@ -331,6 +335,7 @@ async def test_what_is_ones_own_is_changed_and_the_answers_have_nothing_of_other
     before, wrong = await world.others(), dict[str, object]()
     last = {"DELETE /api/v1/profiles/{name}", "POST /profiles/{name}/drop", "POST /rules/{name}/remove"}
     last |= {"POST /sources/{name}/remove", "POST /reader/api/0/subscription/edit", "POST /api/v1/profiles"}
+    last |= {"POST /rules", "POST /sources"}
     routes = world.routes("POST", "DELETE", "PUT", "PATCH")
     for method, route in sorted(routes, key=lambda pair: " ".join(pair) in last):
         if route in DECLARING:
@@ -341,6 +346,40 @@ async def test_what_is_ones_own_is_changed_and_the_answers_have_nothing_of_other
                 wrong[f"{bearer}: {method} {route}"] = status, leaks(text) or "changed something of others"
     assert wrong == {}
     assert "Mine" not in world.running.control.declarations.declaration.profiles
+
+
+async def test_what_others_do_changes_no_answer_and_no_tag(world: World) -> None:
+    before = await answers(world)
+    control = world.running.control
+    with acting(Doer("veiled", "api", "", ("Veiled",))):
+        await control.declarations.declare(
+            "WATCH 'https://veiled-more.example/feed'; WATCH 'https://veiled-more.example' OF SITE; "
+            "WATCH 'https://mine.example/feed' AS \"mine\" TELL LOG 'veiled'; CREATE RECEIVER \"mine team\" AS LOG 'v';"
+        )
+    await control.declarations.declare(
+        'WATCH \'https://both.example/feed\' AS "veiled too" INTO "Veiled"; DROP NOTIFICATION "veiled shared";'
+    )
+    await control.queries.suspensions.mute("Veiled", "veiled person")
+    found = changed("Veiled⋮veiled.example/feed", [item("veiled news", T0 + 2.0)], T0 + 20.0)
+    assert await control.loops.observer.take_in(found)
+    await world.running.tell(told("told more", rule_name="veiled both", source="both.example/feed"))
+    await world.running.give_up("told-dead-again", "veiled refused")
+    after = await answers(world)
+    different = {path: (before[path], each) for path, each in after.items() if each != before[path]}
+    assert {path: each for path, each in different.items() if path not in PLANNED} == {}
+
+
+async def answers(world: World) -> dict[str, tuple[int, str, str | None]]:
+    """Return the status, the body and the tag of each answer over the API about what is mine."""
+    found = {}
+    for _, route in world.routes("GET"):
+        if route.startswith("/api/"):
+            headers = {"Authorization": f"Bearer {world.tokens['write']}"}
+            async with world.running.client.get(world.path(route, "mine"), headers=headers) as answer:
+                found[route] = answer.status, await answer.text(), answer.headers.get("ETag")
+        elif "/reader/" not in route:
+            found[route] = *await world.ask("GET", route, "mine", "person"), None
+    return found
 
 
 async def test_no_tool_of_an_agent_shows_or_changes_what_is_of_others(world: World) -> None:

@@ -83,6 +83,7 @@ class BulkActions:
         action = form.get("do", "")
         if not names or len(names) > _MOST_CHOSEN:
             raise BadRequestError(f"choose one or more of the list, at most {_MOST_CHOSEN} at once")
+        names, foreign = self._changeable(names, kind)
         if action in doing:
             done = await _each(names, doing[action])
         elif action == "remove":
@@ -91,10 +92,22 @@ class BulkActions:
             done = await self._put_into(form.get("into", "").strip(), names, kind, stays=action == "also")
         else:
             raise BadRequestError("choose one of the buttons of the form")
+        done.left += foreign
         noun = "source" if kind is StatementKind.SOURCE else "watch"
         said, left = done.sentences(_VERBS[action], noun)
         request[SIGNED].session.say(said, *left)
         raise web.HTTPSeeOther(request.rel_url)
+
+    def _changeable(self, names: Sequence[str], kind: StatementKind) -> tuple[list[str], list[str]]:
+        """Return the full names of what whoever asks may change, and why the others are left alone."""
+        subject = Subject.SOURCE if kind is StatementKind.SOURCE else Subject.RULE
+        own, foreign = list[str](), list[str]()
+        for name in names:
+            try:
+                own.append(self._profiles.named(name, subject, to_change=True))
+            except (ConflictError, NotFoundError) as error:
+                foreign.append(f"{name} ({error})")
+        return own, foreign
 
     async def _remove(self, names: Sequence[str], kind: StatementKind, by: str) -> _Done:
         done = _Done()
