@@ -197,9 +197,10 @@ class DeclaredTexts:
             return None
         return watch_of(self.in_file[file], declared)
 
-    def site_watches(self, url: str) -> list[Watch]:
-        """Return each WATCH over the API of the site at an address; those whose AS names it come first."""
-        found = [watch for file, watch in self.sites.get(without_scheme(url), ()) if origin(file) == API_TEXT]
+    def site_watches(self, url: str, owner: str | None) -> list[Watch]:
+        """Return each WATCH of an owner, or shared, over the API of the site at an address; named ones come first."""
+        over_api = (watch for file, watch in self.sites.get(without_scheme(url), ()) if origin(file) == API_TEXT)
+        found = [watch for watch in over_api if owner_of(watch.name.value) == owner]
         of_url = [watch for watch in found if watch.url.value.rstrip("/") == url.rstrip("/")]
         return sorted(of_url, key=lambda watch: not watch.is_named)
 

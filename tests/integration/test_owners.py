@@ -6,13 +6,17 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from proxyd.api.auth import new_token
+from proxyd.api.passwords import invite
+from proxyd.store.api_rows import Scope
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
+from tests.integration.dashboard_world import Browser
+from tests.integration.test_people import choose
 
 EVERY_FEED = (
     'INSERT NOTIFICATION "{name}" INTO "{profile}" SET QUERY "SELECT title FROM FEED" '
@@ -330,3 +334,23 @@ async def test_who_removed_something_has_it_back_and_others_do_not_see_it(world:
     assert (await world.ben.ask("POST", f"/removed/{removed['id']}/restore"))[0] == 404
     assert (await world.ann.ask("POST", f"/removed/{removed['id']}/restore"))[1]["added"] == ["news"]
     assert await world.admin.names("rules") == {"Ann⋮news", "Ben⋮news"}
+
+
+async def test_the_form_of_sites_and_a_list_leave_alone_what_others_own(world: World) -> None:
+    address = "https://shop.example"
+    await world.ann.declare(f"WATCH '{address}' OF SITE AS \"Shop\" TELL LOG 'ann'; WATCH 'https://a.example/feed';")
+    for profile, scope in (("", "write"), ("Ben", "write")):
+        browser = Browser(world.running)
+        if profile:
+            world.running.client.session.cookie_jar.clear()
+            await choose(browser, await invite(world.running.control.queries, "ben", "write", [profile]))
+        else:
+            await browser.sign_in(cast("Scope", scope))
+        for form in ({"addresses": f"{address} Shop"}, {"addresses": f"{address} Store"}):
+            answer, page = await browser.post("/sites", form)
+            assert answer.status == 303, page
+    rules = world.running.control.declarations.declaration.rules
+    assert {name for name in rules if "a.example" not in name} == {"Ann⋮Shop", "Ben⋮Store", "Store"}
+    assert "LOG 'ann'" in (await world.ann.ask("GET", "/profiles/Ann"))[1]["text"]
+    status, made = await world.admin.ask("POST", "/import?name=All", "https://a.example/feed\n")
+    assert (status, made["sources_added"], made["sources_known"]) == (201, 1, 0)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import ETag, web
@@ -135,7 +136,7 @@ class ProfileHandlers:
             self._profiles.ready()  # raises while the daemon starts
             known = self._profiles.declaration
             async with self._in_turn():
-                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, known, to)
+                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, _shared(known), to)
             if asked.dry_run:
                 changes, cost = await self._profiles.try_out(*texts)
                 return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
@@ -274,6 +275,11 @@ def refusal_of_reload(errors: Sequence[str]) -> web.Response:
     """Return the refusal of a reload whose files have errors."""
     said = f"{errors[0]}; nothing was changed (`proxyd check` and the log list every error)"
     return problem(422, "The profiles have errors", said)
+
+
+def _shared(declared: Declaration) -> Declaration:
+    """Return a declaration without the sources that belong to profiles: a list has its own beside these."""
+    return replace(declared, sources={name: each for name, each in declared.sources.items() if owner_of(name) is None})
 
 
 def _merge_listing(

@@ -178,7 +178,7 @@ class Dashboard:
             WebRoute("POST", "/notifications/{id}/replay", "write", actions.replay, within=Within.NOTIFICATION),
             WebRoute("POST", "/replay-dead", "write", actions.replay_dead),
             WebRoute("GET", "/sites", "read", sites.sites, within=Within.PART),
-            WebRoute("POST", "/sites", "write", sites.add),
+            WebRoute("POST", "/sites", "write", sites.add, within=Within.PART),
             WebRoute("GET", "/sites/{name}", "read", sites.site, within=Within.SOURCE),
             WebRoute("GET", "/status/{name}", None, sites.status),
             WebRoute("GET", "/plan", "read", pages.plan),

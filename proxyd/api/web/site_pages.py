@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 
@@ -20,13 +20,16 @@ from proxyd.api.web.charts import Chart, Frame, Tick, chart, day_ticks, round_st
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import MOST_RECEIVERS, duration, receiver_names, said_of, warnings_of
 from proxyd.api.web.rendering import Renderer
+from proxyd.base.doers import current_doer
 from proxyd.core.errors import ConfigError, ProfileError
 from proxyd.core.language import (
     DropStatement,
+    Located,
     Statement,
     StatementKind,
     Watch,
     address_to_watch,
+    default_owner,
     format_statements,
     parse,
     with_options_of,
@@ -34,6 +37,7 @@ from proxyd.core.language import (
 )
 from proxyd.core.language.watch_wishes import recipients, sites_text
 from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.profile import owned_name, plain_name
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.daemon.site_queries import ShownIncident, SiteStanding
 
@@ -134,14 +138,17 @@ class SitePages:
             raise ProfileError(parsed.errors)
         made: list[Statement] = []
         known, renamed = 0, dict[str, str]()
+        owner = default_owner(owners) if (owners := current_doer().profiles) else None
         for each in parsed.statements:
             assert isinstance(each, Watch)
-            watches = texts.site_watches(each.url.value)
-            old = next((watch for watch in watches if watch.name.value == each.name.value), next(iter(watches), None))
-            edited = each if old is None else with_options_of(old, each)
-            name = edited.name.value
+            watches, full = texts.site_watches(each.url.value, owner), owned_name(owner, each.name.value)
+            wanted = each if each.rule_name is None else replace(each, rule_name=Located(full))
+            old = next((watch for watch in watches if watch.name.value == full), next(iter(watches), None))
+            edited = wanted if old is None else with_options_of(old, wanted)
+            name = owned_name(owner, edited.name.value)
             if (old is None or old.name.value != name) and texts.is_of_api(StatementKind.NOTIFICATION, name):
-                raise ConfigError([f"{name} is the name of another watch: put another name after the address"])
+                said = f"{plain_name(name)} is the name of another watch: put another name after the address"
+                raise ConfigError([said])
             if old is not None:
                 known += 1
                 if old.name.value != name:

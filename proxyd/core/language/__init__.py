@@ -18,6 +18,7 @@ from proxyd.core.language.checking.watches import find_watch as find_watch
 from proxyd.core.language.checking.watches import in_profiles as in_profiles
 from proxyd.core.language.checking.watches import with_options_of as with_options_of
 from proxyd.core.language.owned_texts import IsDeclared as IsDeclared
+from proxyd.core.language.owned_texts import default_owner as default_owner
 from proxyd.core.language.owned_texts import owned_text as owned_text
 from proxyd.core.language.source_lists import Merged as Merged
 from proxyd.core.language.source_lists import WrittenAddress as WrittenAddress

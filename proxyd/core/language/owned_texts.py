@@ -40,6 +40,11 @@ def owned_text(parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared) -
     return replace(parsed, source=replace(parsed.source, is_owned=True), statements=statements, errors=errors)
 
 
+def default_owner(owners: Sequence[str]) -> str:
+    """Return to whom something belongs that names no profile."""
+    return DEFAULT_PROFILE if DEFAULT_PROFILE in owners else owners[0]
+
+
 class _Owning:
     """The owners of the statements of a text."""
 
@@ -47,7 +52,7 @@ class _Owning:
         self._source = parsed.source
         self._owners = owners
         self._is_declared = is_declared
-        self._default = DEFAULT_PROFILE if DEFAULT_PROFILE in owners else owners[0]
+        self._default = default_owner(owners)
         named = {each.value for statement in parsed.statements for each in _profiles(statement)} & set(owners)
         self._of_text = named.pop() if len(named) == 1 else self._default
         self.errors: list[RuleCheckError] = []
