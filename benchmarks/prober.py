@@ -17,6 +17,7 @@ import resource
 import statistics
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from itertools import count, cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
+from typing import ClassVar
 
 import aiohttp
 import feedparser
@@ -114,10 +116,10 @@ def document(numbers: Sequence[int]) -> bytes:
 class OriginProtocol(asyncio.Protocol):
     """Answers ``/validated`` (304), ``/same`` (the same bytes), ``/changing`` (an item more) and ``/slow`` (drips).
 
-    ``/page`` is a page of which a number changes.
+    ``/page`` is a page of which a number changes. Each address counts by itself.
     """
 
-    _numbers = count(ITEMS)
+    _numbers: ClassVar[defaultdict[bytes, Iterator[int]]] = defaultdict(lambda: count(ITEMS))
     _not_modified = b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n'
     _drip_s = 10.0
 
@@ -139,6 +141,7 @@ class OriginProtocol(asyncio.Protocol):
 
     def _answer(self, request: bytes) -> None:
         assert self._transport is not None
+        numbers = self._numbers[request.split(None, 2)[1]]
         if request.startswith(b"GET /slow"):
             self._transport.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/rss+xml\r\nContent-Length: 1000000\r\n\r\n"
@@ -147,11 +150,11 @@ class OriginProtocol(asyncio.Protocol):
         elif request.startswith(b"GET /validated") and b"If-None-Match:" in request:
             self._transport.write(self._not_modified)
         elif request.startswith(b"GET /changing"):
-            newest = next(self._numbers)
+            newest = next(numbers)
             self._transport.write(_response(document(range(newest, newest - ITEMS, -1))))
         elif request.startswith(b"GET /page"):
             self._transport.write(
-                _response(b"<title>Page</title><p>Lorem %d ipsum</p>" % next(self._numbers), kind="text/html")
+                _response(b"<title>Page</title><p>Lorem %d ipsum</p>" % next(numbers), kind="text/html")
             )
         else:
             self._transport.write(_SAME if request.startswith(b"GET /same") else _VALIDATED)

@@ -7,6 +7,7 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -102,6 +103,42 @@ async def ran(found: Decider, transport: Transport, clock: FakeClock, metrics: M
     await clock.advance(seconds)
     await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
     await task
+
+
+class Starts(Nobody):
+    """A transport that notes when it is asked."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(Unmade.LOST)
+        self._clock = clock
+        self.starts_s: list[float] = []
+
+    @asynccontextmanager
+    async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
+        self.starts_s.append(self._clock.time_s() - T0)
+        async with super().probe(request) as why:
+            yield why
+
+
+async def test_probes_that_are_due_soon_after_each_other_begin_together() -> None:
+    sources = [source(f"s{number}", host=f"h{number}.example.org") for number in range(100)]
+    found = decider(declaration(*sources, rule("r")), now_s=T0, budget=Budget(10.0))
+    clock = FakeClock(T0)
+    made = Starts(clock)
+    await ran(found, made, clock, Metrics(), 9.5)
+    times_s = sorted(set(made.starts_s))
+    gaps_s = [after - before for before, after in pairwise(times_s)]
+    assert len(made.starts_s) >= 90
+    assert min(gaps_s) > 0.19  # planned 0.1 s apart
+    assert max(gaps_s) < 0.35
+
+
+async def test_a_probe_that_comes_alone_begins_when_it_is_due() -> None:
+    clock = FakeClock(T0)
+    made = Starts(clock)
+    await ran(every(10), made, clock, Metrics(), 40.0)
+    assert len(made.starts_s) >= 3
+    assert all(abs(start_s / 10.0 - round(start_s / 10.0)) < 1e-6 for start_s in made.starts_s), made.starts_s
 
 
 @pytest.mark.parametrize(
