@@ -85,7 +85,7 @@ async def _looked_up(
     request: web.Request, bounds: Bounds, profiles: Sequence[str], part: Declaration, queries: Queries
 ) -> web.Request:
     within = bounds.within
-    kinds: Mapping[str, Mapping[str, object]] = {"profile": part.profiles, "rule": part.rules, "source": part.sources}
+    kinds: dict[str, Mapping[str, object]] = {"profile": part.profiles, "rule": part.rules, "source": part.sources}
     if within is not None and (kind := _NAMED.get(within)) is not None:
         name = found_name(request.match_info["name"], kinds[kind], profiles)
         if name not in kinds[kind]:
@@ -101,9 +101,11 @@ async def _looked_up(
         if rule is None:
             raise no_notification(request.match_info["id"])
         queries.profiles.named(rule, Subject.RULE, to_change=bounds.is_to_change)
+    kinds["domain"] = part.domains
     named = {each: found_name(request.query[each], kinds[each], profiles) for each in kinds if each in request.query}
     for kind, name in named.items():
-        if kind != "source" and name not in kinds[kind]:  # a source of others has nothing, like one that is not there
+        # a source or a domain of others has nothing, like one that is not there
+        if kind in {"profile", "rule"} and name not in kinds[kind]:
             raise no_such(kind, name, part.profiles if kind == "profile" else ())
     different = {each: name for each, name in named.items() if name != request.query[each]}
     return request.clone(rel_url=request.rel_url.update_query(different)) if different else request

@@ -226,6 +226,8 @@ async def test_owners_use_classes_and_receivers_of_their_own_and_shared_ones(wor
     assert found == {"ann.example/1": "STOCK", "ann.example/2": "OWN"}
     assert await world.ann.names("domains") == {"built-in", "D", "E"} - {"built-in"}
     assert await world.ann.names("receivers") == {"me"}
+    assert await world.ann.names("sources?domain=E", "source") == {"ann.example/2"}
+    assert await world.ben.names("sources?domain=E", "source") == set()
     status, refused = await world.ben.ask("POST", "/profiles", "WATCH 'https://b.example/' OF PAGE TELL \"me\";")
     assert (status, "there is no receiver 'me'" in refused["errors"][0]["detail"]) == (422, True)
 
