@@ -311,7 +311,8 @@ def sources_only_of(profile: str, declaration: Declaration) -> set[str]:
 
 def texts_of(api: Mapping[str, str]) -> list[SourceText]:
     """Return the API's texts."""
-    return [SourceText(name, text, owner_of(_name_in(name)) is not None) for name, text in api.items()]
+    owned = ((name, text, owner_of(_name_in(name)) is not None) for name, text in api.items())
+    return [SourceText(name, text, is_owned, is_owned) for name, text, is_owned in owned]
 
 
 def read_sent(

@@ -356,3 +356,20 @@ async def test_the_form_of_sites_and_a_list_leave_alone_what_others_own(world: W
     assert "LOG 'ann'" in (await world.ann.ask("GET", "/profiles/Ann"))[1]["text"]
     status, made = await world.admin.ask("POST", "/import?name=All", "https://a.example/feed\n")
     assert (status, made["sources_added"], made["sources_known"]) == (201, 1, 0)
+
+
+async def test_what_an_owner_declares_keeps_nobody_from_removing_what_is_shared(world: World) -> None:
+    await world.admin.declare(
+        'WATCH \'https://a.example/feed\' AS "a" INTO "Ann", "Others"; WATCH \'https://b.example/feed\' AS "b" INTO '
+        '"Ann", "Others";'
+    )
+    both = EVERY_FEED.format(name="both", profile="Ann")
+    await world.ann.declare(both.replace("SET QUERY", 'FROM SOURCES "a.example/feed", "b.example/feed" SET QUERY'))
+    await world.admin.declare('DROP NOTIFICATION "a";')
+    assert (await world.ann.ask("GET", "/rules/both"))[1]["sources"] == ["b.example/feed"]
+    await world.admin.declare('DROP NOTIFICATION "b";')
+    assert (await world.ann.ask("GET", "/rules/both"))[1]["sources"] == []
+    status, refused = await world.ann.ask("POST", "/profiles", (await world.ann.ask("GET", "/profiles/Ann"))[1]["text"])
+    assert (status, "there is no source" in json.dumps(refused["errors"])) == (422, True)
+    await world.admin.declare('WATCH \'https://a.example/feed\' AS "a" INTO "Ann";')
+    assert (await world.ann.ask("GET", "/rules/both"))[1]["sources"] == ["a.example/feed"]

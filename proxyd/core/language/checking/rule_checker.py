@@ -342,14 +342,18 @@ class RuleChecker:
         for name in rule.sources:
             self._check_named_source(name, wanted)
         found = ((each.value, self._known.source(each.value)) for each in rule.sources)
-        return tuple(name if source is None else source.source_id for name, source in found)
+        is_kept = self._reporter.source.is_kept
+        return tuple(
+            name if source is None else source.source_id for name, source in found if source is not None or not is_kept
+        )
 
     def _check_named_source(self, name: Located[str], wanted: Collection[tuple[str, str]]) -> None:
         source = self._known.source(name.value)
         if source is None:
             if not self._known.unread.hides(StatementKind.SOURCE, name.value):
                 suggestion = did_you_mean(name.value, [plain_name(each) for each in self._known.sources])
-                self._reporter.error(f"there is no source {name.value!r}.{suggestion}", name.span)
+                report = self._reporter.warn if self._reporter.source.is_kept else self._reporter.error
+                report(f"there is no source {name.value!r}.{suggestion}", name.span)
         elif wanted and (source.domain, source.page_class) not in wanted:
             classes = " or ".join(sorted({page_class for _, page_class in wanted}))
             message = f"the source {name.value!r} is of class {source.page_class}; this rule needs {classes}"

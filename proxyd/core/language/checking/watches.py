@@ -92,7 +92,7 @@ def expand(texts: Sequence[Parsed], memory: CheckMemory | None = None) -> list[P
     """
     memory = memory or CheckMemory(CheckSettings())
     texts = _with_listed(texts, memory)
-    if not any(isinstance(each, Watch) for parsed in texts for each in parsed.statements):
+    if not any(parsed.source.is_kept or any(isinstance(each, Watch) for each in parsed.statements) for parsed in texts):
         return texts
     return _Expansion(texts, memory).texts()
 
@@ -122,7 +122,7 @@ class _Expansion:
     def _text_meant_by(self, parsed: Parsed) -> Parsed:
         watches = [each for each in parsed.statements if isinstance(each, Watch)]
         if not watches:
-            return parsed
+            return self._with_profiles(parsed) if parsed.source.is_kept else parsed
         statements = tuple(self._statements_meant_by(parsed.statements))
         errors = [
             error
@@ -130,6 +130,14 @@ class _Expansion:
             for error in (*self._other_options(each, parsed.source), *self._wrong_words(each, parsed.source))
         ]
         return replace(parsed, statements=statements, errors=(*parsed.errors, *errors))
+
+    def _with_profiles(self, parsed: Parsed) -> Parsed:
+        """Return a text of an owner with the profile of its rule, if others have removed that since."""
+        rules = (each for each in parsed.statements if isinstance(each, InsertNotification))
+        missing = [name for each in rules for name in each.profiles if name.value not in self._profiles]
+        self._profiles.update(each.value for each in missing)
+        made = (CreateProfile(each, span=each.span) for each in missing)
+        return replace(parsed, statements=(*made, *parsed.statements)) if missing else parsed
 
     def _statements_meant_by(self, statements: Iterable[Statement]) -> Iterator[Statement]:
         for each in statements:

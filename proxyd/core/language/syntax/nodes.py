@@ -43,11 +43,13 @@ class SourceText:
     """A text in the rule language and its name in errors.
 
     A profile that it declares belongs to itself if ``is_owned``; what else it declares says by its name whose it is.
+    If it ``is_kept``, it was right when its owner wrote it: what others have removed since is missing, and no error.
     """
 
     file: str
     text: str
     is_owned: bool = False
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
