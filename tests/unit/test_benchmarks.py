@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
-SLOW = {"outbox", "fleet", "prober", "rules", "interfaces", "planning", "scheduling", "shards", "hub"}
+SLOW = {"outbox", "fleet", "prober", "rules", "interfaces", "planning", "scheduling", "shards", "hub", "worlds"}
 
 
 def benchmark(path: Path) -> object:

@@ -42,7 +42,6 @@ from proxyd.lab.replay.replay_policies import (
     DAY_S,
     AutoPolicy,
     EdfPolicy,
-    LearnedGreedyPolicy,
     Learner,
     Timer,
     UniformPolicy,
@@ -50,6 +49,7 @@ from proxyd.lab.replay.replay_policies import (
     WicPolicy,
     best_powers_policy,
     due_policy,
+    greedy_policy,
     parametric_slots,
     powers_policy,
 )
@@ -256,12 +256,15 @@ PEERS: dict[str, Callable[[Terms], _Formula]] = {
 _LINES = 10_000  # of a text, which may have 8 MiB
 _DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);
 CREATE PROFILE "replay" AS (DOMAIN "feeds", LANGUAGE "SQL", USER "replay");
-INSERT NOTIFICATION "all" INTO "replay" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
-START NOW END NEVER SET UTILITY STRICT"""
+"""
+_RULE = """INSERT NOTIFICATION {part} SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
+START NOW END NEVER SET UTILITY STRICT{lived}
+SET POLICY {policy};
+"""
 
 
 class DeciderPolicy:
-    """Probes as the daemon would, with one rule for all sources; the remaining budget decides the price."""
+    """Probes as the daemon would, with one rule for all sources alike; the remaining budget decides the price."""
 
     def __init__(self, terms: Terms, policy: str = "AUTO") -> None:
         self._terms = terms
@@ -315,18 +318,29 @@ def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcom
 
 
 def _declaration(terms: Terms, policy: str) -> Declaration:
-    """Return a declaration of numbered sources, all on one host, and a rule with the life to plan for."""
+    """Return a declaration of numbered sources, all on one host, and a rule for those of each importance."""
     sources = terms.sources
     life = "OVERWRITE" if terms.life_s is None else f"WINDOW({terms.life_s:.0f} SECONDS)"
     target = "" if terms.target is None else f" SET TARGET {terms.target:.1%}"
     lived = f" SET LIFE {life}{target}" if terms.in_time else ""
-    rule = f"{_DOMAIN}{lived} SET POLICY {policy};\n"
+    rules = "".join(_RULE.format(part=part, lived=lived, policy=policy) for part in _parts(terms))
     lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://example/{number}';\n" for number in range(sources)]
     parts = ["".join(lines[first : first + _LINES]) for first in range(0, sources, _LINES)]
-    texts = [SourceText(f"replay {place}", part) for place, part in enumerate([rule, *parts])]
+    texts = [SourceText(f"replay {place}", part) for place, part in enumerate([_DOMAIN + rules, *parts])]
     checked = check(texts, CheckSettings())
     assert checked.declaration is not None
     return checked.declaration
+
+
+def _parts(terms: Terms) -> list[str]:
+    """Return the name of each rule, and which sources it is for if their items are not worth the same."""
+    if terms.importance is None:
+        return ['"all" INTO "replay"']
+    parts = []
+    for worth in np.unique(terms.importance).tolist():
+        names = ", ".join(f'"{number}"' for number in np.flatnonzero(terms.importance == worth).tolist())
+        parts.append(f'"{worth:g}" INTO "replay" FROM SOURCES {names} SET IMPORTANCE {worth:g} DURING \'Mon-Sun\'')
+    return parts
 
 
 def _fleet_of_history(terms: Terms) -> FleetRecord:
@@ -375,7 +389,7 @@ LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
     "daemon": DeciderPolicy,
     "uniform": UniformPolicy,
     "due": due_policy,
-    "greedy": LearnedGreedyPolicy,
+    "greedy": greedy_policy,
     "powers": powers_policy,
     "powers-improved": best_powers_policy,
     "threshold": lambda terms: WeeklyPolicy(terms, parametric_slots("threshold")),

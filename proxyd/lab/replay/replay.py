@@ -47,6 +47,9 @@ class Terms:
     in_time: bool = False  # whether policies that can plan for it are to capture events in time
     target: float | None = None  # the share to capture in time, with as few probes as that takes
     seed: int = 1
+    importance: Floats | None = (
+        None  # of an item of each source, for the daemon's own policies; ``None`` if all are alike
+    )
     known_from_s: Floats | None = None  # start of each source's complete history, if it is not ``history_start_s``
     # Periods of failing probes by source number; such probes count, and find nothing.
     faults: Mapping[int, Sequence[SourceFault]] = field(default_factory=dict)

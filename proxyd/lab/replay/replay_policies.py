@@ -24,7 +24,7 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
 from proxyd.lab.algorithms.probe_cycles import best_powers, powers_of_two
-from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy, Wic
+from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy, IndexPolicy, Wic
 from proxyd.lab.replay.fleet_model import FleetModel
 from proxyd.lab.replay.replay import Terms
 
@@ -257,17 +257,17 @@ class _StepPolicy:
             self._policy.observe(now - self._terms.epoch.start, probed, found)
 
 
-class LearnedGreedyPolicy:
-    """Drives the greedy policy at an even pace; a source's rate is the one at its last probe."""
+class LearnedIndexPolicy:
+    """Drives the index policy, or the greedy one, at an even pace; a source's rate is the one at its last probe."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, make: type[IndexPolicy] = IndexPolicy) -> None:
         self._terms = terms
         self._learner = Learner(terms)
-        self._policy = GreedyPolicy(self._learner.rates_per_s(terms.epoch.start) * terms.grid.length_s)
+        self._policy = make(self._learner.rates_per_s(terms.epoch.start) * terms.grid.length_s)
         self._week = Timer(terms, WEEK_S)
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the sources with the most expected items."""
+        """Return the sources with the largest index: the most expected items, or their waiting."""
         if self._week.ring_if_due(now):
             self._learner.refresh(now)
             self._policy.rates = self._learner.rates_per_s(now) * self._terms.grid.length_s
@@ -277,6 +277,11 @@ class LearnedGreedyPolicy:
         """Learn the rates of the probed sources."""
         self._learner.observe(now, probed, item_of, times_s)
         self._policy.rates[probed] = self._learner.rates_per_s(now, probed) * self._terms.grid.length_s
+
+
+def greedy_policy(terms: Terms) -> LearnedIndexPolicy:
+    """Return the greedy policy."""
+    return LearnedIndexPolicy(terms, GreedyPolicy)
 
 
 def due_policy(terms: Terms) -> _StepPolicy:

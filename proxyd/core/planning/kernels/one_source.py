@@ -111,7 +111,7 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
     """
     if probes < 1:
         raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
-    paths = _Priced(prefix, grid)
+    paths = PricedPaths(prefix, grid)
     slots = paths.path(0.0, most=False)
     if slots is None:
         raise InvalidScheduleError("no slot can be reached: every one is closed or closer than the spacing")
@@ -120,8 +120,16 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
     return grid.schedule(prefix, slots)
 
 
-class _Priced:
-    """Cheapest paths at a price per link."""
+class PricedPaths:
+    """Cheapest paths at a price per link.
+
+    Several sources share a budget by paths at one price.
+
+    >>> from proxyd.core.model.intensity import PiecewiseConstant
+    >>> one = PiecewiseConstant.constant(1.0, 4.0)
+    >>> PricedPaths(Prefix(one, one), Grid([0, 1, 2, 3, 4])).path(2.0, most=False)
+    [2, 4]
+    """
 
     def __init__(self, prefix: Prefix, grid: Grid) -> None:
         L, A, G = prefix.at(grid.times)
