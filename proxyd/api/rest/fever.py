@@ -26,7 +26,7 @@ from proxyd.api.rest.phone_reading import (
     mark_until,
     phone_items,
     read_parameters,
-    subscribed,
+    subscriptions_of,
 )
 from proxyd.base.doers import acting
 from proxyd.core.model.profile import plain_name
@@ -57,15 +57,17 @@ class _Feeds:
     @classmethod
     def of(cls, declaration: Declaration) -> _Feeds:
         """Return those of a declaration; takes long if there are many sources."""
-        sources = subscribed(declaration, None)
-        return cls(declaration, sources, _numbered(each.source_id for each in sources), _numbered(declaration.profiles))
+        sources = subscriptions_of(declaration, None)
+        return cls(
+            declaration, sources, _numbers_of(each.source_id for each in sources), _numbers_of(declaration.profiles)
+        )
 
     def groups_and_feeds(
         self, folders: Mapping[str, frozenset[str]], sources: frozenset[str] | None, now_s: int
     ) -> dict[str, Any]:
         """Return the members of an answer, those of what somebody reads."""
         numbers = {name: n for name, n in self.feeds.items() if sources is None or name in sources}
-        feeds = (_feed(each, numbers[each.source_id], now_s) for each in self.sources if each.source_id in numbers)
+        feeds = (_show_feed(each, numbers[each.source_id], now_s) for each in self.sources if each.source_id in numbers)
         known = {name: [numbers[each] for each in sorted(its) if each in numbers] for name, its in folders.items()}
         ids = ((self.groups[name], its) for name, its in known.items() if its and name in self.groups)
         return {
@@ -192,10 +194,10 @@ async def _read(request: web.Request) -> Mapping[str, str]:
     return {**parts, **request.query}
 
 
-def _numbered(names: Iterable[str]) -> dict[str, int]:
+def _numbers_of(names: Iterable[str]) -> dict[str, int]:
     """Return a number for each name, which other names change only if two have the same digest.
 
-    >>> _numbered(["a", "b"]) | {"c": 0} == _numbered(["b", "a"]) | {"c": 0}
+    >>> _numbers_of(["a", "b"]) | {"c": 0} == _numbers_of(["b", "a"]) | {"c": 0}
     True
     """
     taken: dict[int, str] = {}
@@ -221,7 +223,7 @@ def _number_in(text: str) -> int:
     return next(iter(_numbers_in(text)), 0)
 
 
-def _feed(source: Source, number: int, now_s: int) -> dict[str, Any]:
+def _show_feed(source: Source, number: int, now_s: int) -> dict[str, Any]:
     return {
         "id": number,
         "favicon_id": 0,

@@ -30,7 +30,7 @@ from proxyd.api.rest.phone_reading import (
     parts_of,
     phone_items,
     read_parameters,
-    subscribed,
+    subscriptions_of,
 )
 from proxyd.base.doers import acting, current_doer
 from proxyd.core.errors import ConfigError
@@ -427,7 +427,7 @@ def _subscriptions(
             "htmlUrl": home_of(each.url),
             "iconUrl": "",
         }
-        for each in subscribed(declaration, sources)
+        for each in subscriptions_of(declaration, sources)
     ]
 
 

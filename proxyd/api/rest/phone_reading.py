@@ -87,7 +87,7 @@ def values_text(values: Mapping[str, Any]) -> str:
     )
 
 
-def subscribed(declaration: Declaration, sources: frozenset[str] | None) -> list[Source]:
+def subscriptions_of(declaration: Declaration, sources: frozenset[str] | None) -> list[Source]:
     """Return the sources that a phone lists: those in ``sources``, or all, without sites, which have no items."""
     known = (each for each in declaration.sources.values() if sources is None or each.source_id in sources)
     return [each for each in known if each.site is None][:_MOST_SUBSCRIPTIONS]
