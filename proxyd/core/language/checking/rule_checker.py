@@ -35,6 +35,7 @@ from proxyd.core.model.field_values import length_in_words
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     BUILT_IN_NAME,
+    MARK,
     SOURCE_CLASS,
     Anchor,
     Digest,
@@ -150,8 +151,8 @@ class KnownNames:
     @cached_property
     def owners(self) -> frozenset[str]:
         """The profiles to which something belongs."""
-        names = chain(self._sources_by_owner, by_owner(self.domains), by_owner(self.receivers))
-        return frozenset(each for each in names if each is not None)
+        names = chain(self.sources, self.domains, self.receivers)
+        return frozenset(owner for name in names if MARK in name and (owner := owner_of(name)) is not None)
 
     @cached_property
     def _sources_by_owner(self) -> Mapping[str | None, dict[str, str]]:

@@ -206,19 +206,22 @@ class _Expansion:
             return watch.page_class
         return self._read_as.get(_address(watch), _UPTIME_CLASS) if _is_of_source(watch) else _DEFAULT_CLASS
 
-    def _brief(self, of: Watch | CreateSource, page_class: ClassName) -> _ClassInBrief | None:
+    def _brief(self, watch: Watch, page_class: ClassName) -> _ClassInBrief | None:
         """Return the class that a statement names; what its owner has declared comes before what is shared."""
         name = page_class.name.casefold()
-        return self._class_named(of, f"{page_class.domain}.{name}" if page_class.domain else name)
+        qualified = f"{page_class.domain}.{name}" if page_class.domain else name
+        return self._class_named(owner_of(watch.name.value), qualified)
 
-    def _class_named(self, of: Watch | CreateSource, name: str) -> _ClassInBrief | None:
-        return self._classes.get((owner_of(of.name.value), name)) or self._classes.get((None, name))
+    def _class_named(self, owner: str | None, name: str) -> _ClassInBrief | None:
+        return self._classes.get((owner, name)) or self._classes.get((None, name))
 
     def _reading(self, of: Watch | CreateSource, page_class: ClassName) -> tuple[str | None, str, str, str]:
         """Return whose an address is, and how it is read: the domain and the name of its class."""
-        name = page_class.name.casefold()
-        known = self._class_named(of, name)
-        return *_address(of), page_class.domain or (known.domain if known else ""), name
+        name, owner, domain = page_class.name.casefold(), owner_of(of.name.value), page_class.domain
+        if not domain:
+            known = self._class_named(owner, name)
+            domain = known.domain if known else ""
+        return owner, of.url.value, domain, name
 
     def _source_name(self, watch: Watch, page_class: ClassName) -> Located[str]:
         """Return a free name: the address without its scheme, then with its class, then the whole address."""
