@@ -20,7 +20,7 @@ from aiohttp import web
 from proxyd.api.problems import Handler, problem, problems
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import parse_position
-from proxyd.core.language import no_such
+from proxyd.core.language import no_such, profiles_in_words
 from proxyd.core.model.profile import MARK, Declaration, found_name
 from proxyd.core.model.suspension import Subject
 from proxyd.daemon.delivery_queries import no_notification
@@ -70,8 +70,8 @@ async def look_up(
     others have, too, and cannot be changed.
     """
     if bounds.within is None:
-        return problem(403, "Forbidden", f"you have only {_named(profiles)} here; this needs all")
-    return await _looked_up(request, bounds, profiles, await queries.profiles.prepare(), queries)
+        return problem(403, "Forbidden", f"you have only {profiles_in_words(profiles)} here; this needs all")
+    return await _look_up_names(request, bounds, profiles, await queries.profiles.prepare(), queries)
 
 
 def answer_with_plain_names(answer: web.StreamResponse, profiles: Sequence[str]) -> web.StreamResponse:
@@ -81,7 +81,7 @@ def answer_with_plain_names(answer: web.StreamResponse, profiles: Sequence[str])
     return answer
 
 
-async def _looked_up(
+async def _look_up_names(
     request: web.Request, bounds: Bounds, profiles: Sequence[str], part: Declaration, queries: Queries
 ) -> web.Request:
     within = bounds.within
@@ -90,7 +90,7 @@ async def _looked_up(
         name = found_name(request.match_info["name"], kinds[kind], profiles)
         if name not in kinds[kind]:
             raise no_such(kind, name, part.profiles if kind == "profile" else ())
-        queries.profiles.named(name, Subject(kind), to_change=bounds.is_to_change)
+        queries.profiles.full_name_of(name, Subject(kind), to_change=bounds.is_to_change)
         request.match_info["name"] = name
     elif within is Within.ITEM:
         position = parse_position(request.match_info["position"], "an item's position is a number")
@@ -100,7 +100,7 @@ async def _looked_up(
         rule = await queries.history.is_of(request.match_info["id"], part.rules)
         if rule is None:
             raise no_notification(request.match_info["id"])
-        queries.profiles.named(rule, Subject.RULE, to_change=bounds.is_to_change)
+        queries.profiles.full_name_of(rule, Subject.RULE, to_change=bounds.is_to_change)
     kinds["domain"] = part.domains
     named = {each: found_name(request.query[each], kinds[each], profiles) for each in kinds if each in request.query}
     for kind, name in named.items():
@@ -133,12 +133,3 @@ def _spellings(profiles: tuple[str, ...]) -> tuple[bytes, ...]:
         found |= dict.fromkeys([quote(owner, safe="").encode(), quote(owner).encode()])
         found |= dict.fromkeys([escape(owner, quote=False).encode()])
     return tuple(sorted(found, key=len, reverse=True))
-
-
-def _named(profiles: Sequence[str]) -> str:
-    """Return profiles for people.
-
-    >>> _named(["news"]), _named(["a", "b"])
-    ("the profile 'news'", "the profiles 'a', 'b'")
-    """
-    return f"the profile{'s' * (len(profiles) > 1)} {', '.join(map(repr, profiles))}"

@@ -186,9 +186,9 @@ class ProfileListings:
 
     async def explain(self, name: str) -> wire.Explained:
         """Explain why and when a source is probed next."""
-        return (await self.explained(name))[1]
+        return (await self.explain_source(name))[1]
 
-    async def explained(self, name: str) -> tuple[Explanation, wire.Explained]:
+    async def explain_source(self, name: str) -> tuple[Explanation, wire.Explained]:
         """Return why and when a source is probed next, as whoever asks may see it."""
         rules, found = self._profiles.ready().rules, self._seen(self._plans.explain(name))
         kept = await self._reports.kept(name)

@@ -64,7 +64,7 @@ from proxyd.daemon.declared_texts import (
     sources_only_of,
     texts_of,
 )
-from proxyd.daemon.owner_limits import refuse_more, used_by
+from proxyd.daemon.owner_limits import refuse_more, usage_of
 from proxyd.daemon.parts import Parts
 from proxyd.daemon.plan_loop import Compute, LoadSources, in_parts, in_thread, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
@@ -218,7 +218,7 @@ class Declarations:
         found, owners = self.texts.declared.get(StatementKind.RECEIVER, {}), current_doer().profiles
         return {name: each for name, each in found.items() if owner_of(name) in owners} if owners else found
 
-    def named(self, name: str, *kinds: Subject, to_change: bool = False) -> str:
+    def full_name_of(self, name: str, *kinds: Subject, to_change: bool = False) -> str:
         """Return the full name of what whoever asks means, who may see only some profiles.
 
         Raises ``NotFoundError`` if that is not in what they see, and ``ConflictError`` if they may not change it.
@@ -446,7 +446,7 @@ class Declarations:
         for statement in [statement for each in parsed for statement in each.statements]:
             kind, name = statement.kind, statement.name.value
             self.texts.refuse_owned(kind, name)
-            gone = [*keys_of(kind, name), *self._shared_rule(kind, name, owners)]
+            gone = [*keys_of(kind, name), *self._rule_of_all(kind, name, owners)]
             if not isinstance(statement, DropStatement):
                 replaced.update(gone)
             elif not sum(api.pop(key, None) is not None for key in gone):
@@ -471,7 +471,7 @@ class Declarations:
             warnings = (await self._check(beside, as_sent, from_api=True)).warnings
         return given, checked, tuple(each for each in warnings if each.text in sent)
 
-    def _shared_rule(self, kind: StatementKind, name: str, owners: Sequence[str]) -> list[str]:
+    def _rule_of_all(self, kind: StatementKind, name: str, owners: Sequence[str]) -> list[str]:
         """Return the text of a rule that everybody may change in whose place one of an owner comes, if there is one.
 
         Raises ``ConflictError`` if that rule is in profiles of others too, or in a file.
@@ -487,8 +487,8 @@ class Declarations:
     def _refuse_more(self, doer: Doer, checked: CheckedTexts) -> None:
         """Raise ``ConflictError`` if somebody would have more than their limits allow."""
         chronon_s, profiles = self._settings.chronon_s, frozenset(doer.profiles)
-        used = used_by(profiles, self.declaration, self.texts, chronon_s=chronon_s)
-        wanted = used_by(profiles, checked.declaration, checked.written, chronon_s=chronon_s)
+        used = usage_of(profiles, self.declaration, self.texts, chronon_s=chronon_s)
+        wanted = usage_of(profiles, checked.declaration, checked.written, chronon_s=chronon_s)
         refuse_more(doer.limits, used, wanted)
 
     def _refuse_many(self, checked: CheckedTexts) -> None:
@@ -520,7 +520,7 @@ class Declarations:
                 self._must_take(name, only_if)
             self.texts.refuse_owned(StatementKind.PROFILE, name)
             find_named("profile", name, self.shown.profiles)
-            gone = {*keys_of(StatementKind.PROFILE, name), *self._given.owned_by(name)}
+            gone = {*keys_of(StatementKind.PROFILE, name), *self._given.texts_of_owner(name)}
             gone.update(self.texts.files_of_rules_only_in(name))
             if with_sources and not current_doer().profiles:
                 sources = await asyncio.to_thread(sources_only_of, name, self.declaration)

@@ -30,7 +30,7 @@ from proxyd.core.language import (
     check_parsed,
     expand,
     format_statements,
-    owned_text,
+    give_owners,
     parse,
     watch_of,
     what_is_unfit,
@@ -40,7 +40,7 @@ from proxyd.core.language import (
 )
 from proxyd.core.language.hidden_addresses import hide_channels
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import SITE_CLASS, Declaration, Source, owned_name, owner_of, plain_name
+from proxyd.core.model.profile import SITE_CLASS, Declaration, Source, full_name, owner_of, plain_name
 from proxyd.store.declared_rows import StoredText
 
 
@@ -90,7 +90,7 @@ class GivenTexts:
         """Return all texts, those of the API last."""
         return [*self.files, *texts_of(self.api)]
 
-    def owned_by(self, profile: str) -> list[str]:
+    def texts_of_owner(self, profile: str) -> list[str]:
         """Return the names of the texts of the API that belong to a profile."""
         return [key for key in self.api if owner_of(_name_in(key)) == profile]
 
@@ -280,7 +280,7 @@ def key_of(kind: StatementKind, name: str) -> str:
 
 def keys_of(kind: StatementKind, name: str) -> list[str]:
     """Return the names that the API's text of something may have: a profile may own itself."""
-    own = [key_of(kind, owned_name(name, name))] if kind is StatementKind.PROFILE else []
+    own = [key_of(kind, full_name(name, name))] if kind is StatementKind.PROFILE else []
     return [key_of(kind, name), *own]
 
 
@@ -324,7 +324,7 @@ def read_sent(
     """
     parsed = [_parse_text(text) for text in texts]
     if owners:
-        parsed = [owned_text(each, owners, lambda kind, name: key_of(kind, name) in api) for each in parsed]
+        parsed = [give_owners(each, owners, lambda kind, name: key_of(kind, name) in api) for each in parsed]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]

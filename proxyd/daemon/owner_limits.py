@@ -30,7 +30,7 @@ def refuse_more(limits: OwnerLimits, used: dict[str, int], wanted: dict[str, int
             raise ConflictError(f"your limit is {most:,} {what}: {has}")
 
 
-def used_by(
+def usage_of(
     profiles: Collection[str], declared: Declaration, texts: DeclaredTexts, *, chronon_s: float
 ) -> dict[str, int]:
     """Return how much belongs to some profiles, by the name of its limit; takes long if there is much."""

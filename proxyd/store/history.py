@@ -16,7 +16,7 @@ from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import Picture
-from proxyd.core.model.profile import owned_name, owner_of
+from proxyd.core.model.profile import full_name, owner_of
 from proxyd.core.rules.answers.explanation import RuleWeek
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.stages.source_state import Calibration
@@ -332,7 +332,7 @@ def _intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     start_s = _time_s(data.get("interval", {}).get("start"))
     pages = [*(each["source"] for each in data.get("pages", ())), *data.get("missing", ())]
     owner = owner_of(notification.rule)  # messages have names without it
-    own = [*pages, *(owned_name(owner, each) for each in pages), notification.source_id]
+    own = [*pages, *(full_name(owner, each) for each in pages), notification.source_id]
     return (
         select(t.intervals)
         .where(c.rule == notification.rule, is_one_of(c.source_id, own))

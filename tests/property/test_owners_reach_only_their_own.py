@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.language import CheckSettings, StatementKind
-from proxyd.core.model.profile import Declaration, owned_name, owner_of
+from proxyd.core.model.profile import Declaration, full_name, owner_of
 from proxyd.daemon.declared_texts import NOTHING_DECLARED, check_texts, key_of, read_sent, texts_of
 from proxyd.daemon.parts import part_of
 
@@ -57,7 +57,7 @@ class Texts:
         self.api |= read_sent([text], () if owner is None else (owner,), self.api)[1]
 
     def drop(self, kind: StatementKind, name: str, owner: str | None) -> None:
-        self.api.pop(key_of(kind, owned_name(owner, name)), None)
+        self.api.pop(key_of(kind, full_name(owner, name)), None)
 
     def checked(self) -> Declaration:
         return check_texts(texts_of(self.api), {}, CheckSettings(), NOTHING_DECLARED).declaration
@@ -97,15 +97,15 @@ def test_rules_reach_and_owners_see_what_the_model_says(made: Sequence[tuple[str
         apply(edit, model, texts)
     declared = texts.checked()
     expected = {
-        owned_name(owner, name): {owned_name(*each) for each in model.reach(owner, named)}
+        full_name(owner, name): {full_name(*each) for each in model.reach(owner, named)}
         for (owner, name), (_, named) in model.rules.items()
     }
     assert {name: set(rule.source_ids) for name, rule in declared.rules.items()} == expected
-    assert set(declared.sources) == {owned_name(*each) for each in model.sources}
+    assert set(declared.sources) == {full_name(*each) for each in model.sources}
     for profile in PROFILES:
         part = part_of(declared, [profile])
-        own = {owned_name(*each) for each in model.sources if each[0] == profile}
-        assert set(part.sources) == own | {owned_name(*each) for each in model.shared_in(profile)}
+        own = {full_name(*each) for each in model.sources if each[0] == profile}
+        assert set(part.sources) == own | {full_name(*each) for each in model.shared_in(profile)}
         assert {owner_of(name) for name in part.rules} <= {None, profile}
         assert all(rule.profiles == (profile,) for rule in part.rules.values())
         assert set(part.profiles) == {profile}

@@ -34,7 +34,7 @@ class _ActionHandlers:
     async def probe(self, request: web.Request) -> wire.Items[wire.ProbeAsked]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
         asked = await read_body(request, wire.ProbeWanted)
-        name = self._profiles.named(asked.name, Subject.SOURCE, Subject.RULE, Subject.PROFILE)
+        name = self._profiles.full_name_of(asked.name, Subject.SOURCE, Subject.RULE, Subject.PROFILE)
         return await self._plans.probe(name)
 
     async def list_moves(self) -> wire.Items[wire.MoveShown]:
@@ -73,7 +73,7 @@ class _ActionHandlers:
             return _made(await self._suspensions.resume(self._source(asked.source), subject=Subject.SOURCE))
         subject = None if asked.subject is None else Subject(asked.subject)
         kinds = (Subject.SOURCE, Subject.RULE) if subject is None else (subject,)
-        name = self._profiles.named(str(asked.name), *kinds, to_change=True)
+        name = self._profiles.full_name_of(str(asked.name), *kinds, to_change=True)
         return _made(await self._suspensions.resume(name, subject=subject))
 
     async def mute(self, request: web.Request) -> wire.SuspensionMade:
@@ -91,12 +91,12 @@ class _ActionHandlers:
         return _made(await self._suspensions.unmute(self._mutable(asked), subject=_subject(asked), drop=asked.drop))
 
     def _source(self, name: str) -> str:
-        return self._profiles.named(name, Subject.SOURCE, to_change=True)
+        return self._profiles.full_name_of(name, Subject.SOURCE, to_change=True)
 
     def _mutable(self, asked: wire.MuteNamed) -> str:
         subject = _subject(asked)
         kinds = (Subject.RULE, Subject.PROFILE) if subject is None else (subject,)
-        return self._profiles.named(asked.name, *kinds, to_change=True)
+        return self._profiles.full_name_of(asked.name, *kinds, to_change=True)
 
     def _until_s(self, asked: wire.MuteWanted) -> float | None:
         if asked.until is not None and asked.for_s is not None:

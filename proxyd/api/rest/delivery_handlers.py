@@ -94,7 +94,7 @@ class _DeliveryHandlers:
     async def test_deliveries(self, request: web.Request) -> wire.Items[wire.TestResult]:
         """Send a test message to every receiver of a rule."""
         asked = await read_body(request, wire.TestWanted)
-        rule = self._profiles.named(asked.rule, Subject.RULE, to_change=True)
+        rule = self._profiles.full_name_of(asked.rule, Subject.RULE, to_change=True)
         results = await self._deliveries.test_deliveries(rule)
         return wire.Items[wire.TestResult](items=wire.TestResult.list_of(results))
 

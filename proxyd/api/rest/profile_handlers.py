@@ -136,7 +136,7 @@ class ProfileHandlers:
             self._profiles.ready()  # raises while the daemon starts
             known = self._profiles.declaration
             async with self._in_turn():
-                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, _shared(known), to)
+                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, _without_owned(known), to)
             if asked.dry_run:
                 changes, cost = await self._profiles.try_out(*texts)
                 return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
@@ -277,7 +277,7 @@ def refusal_of_reload(errors: Sequence[str]) -> web.Response:
     return problem(422, "The profiles have errors", said)
 
 
-def _shared(declared: Declaration) -> Declaration:
+def _without_owned(declared: Declaration) -> Declaration:
     """Return a declaration without the sources that belong to profiles: a list has its own beside these."""
     return replace(declared, sources={name: each for name, each in declared.sources.items() if owner_of(name) is None})
 

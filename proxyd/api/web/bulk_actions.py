@@ -104,7 +104,7 @@ class BulkActions:
         own, foreign = list[str](), list[str]()
         for name in names:
             try:
-                own.append(self._profiles.named(name, subject, to_change=True))
+                own.append(self._profiles.full_name_of(name, subject, to_change=True))
             except (ConflictError, NotFoundError) as error:
                 foreign.append(f"{name} ({error})")
         return own, foreign

@@ -37,7 +37,7 @@ from proxyd.core.language import (
 )
 from proxyd.core.language.watch_wishes import recipients, sites_text
 from proxyd.core.model.field_values import parse_iso
-from proxyd.core.model.profile import owned_name, plain_name
+from proxyd.core.model.profile import full_name, plain_name
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.daemon.site_queries import ShownIncident, SiteStanding
 
@@ -141,11 +141,11 @@ class SitePages:
         owner = default_owner(owners) if (owners := current_doer().profiles) else None
         for each in parsed.statements:
             assert isinstance(each, Watch)
-            watches, full = texts.site_watches(each.url.value, owner), owned_name(owner, each.name.value)
+            watches, full = texts.site_watches(each.url.value, owner), full_name(owner, each.name.value)
             wanted = each if each.rule_name is None else replace(each, rule_name=Located(full))
             old = next((watch for watch in watches if watch.name.value == full), next(iter(watches), None))
             edited = wanted if old is None else with_options_of(old, wanted)
-            name = owned_name(owner, edited.name.value)
+            name = full_name(owner, edited.name.value)
             if (old is None or old.name.value != name) and texts.is_of_api(StatementKind.NOTIFICATION, name):
                 said = f"{plain_name(name)} is the name of another watch: put another name after the address"
                 raise ConfigError([said])

@@ -21,7 +21,7 @@ from proxyd.base.doers import current_doer
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import DropStatement, Parsed, StatementKind, format_statements, no_such, parse
 from proxyd.core.language.hidden_addresses import hide_channels, show_channels
-from proxyd.core.model.profile import Declaration, found_name, owned_name, owner_of
+from proxyd.core.model.profile import Declaration, found_name, full_name, owner_of
 from proxyd.daemon.declared_texts import API_TEXT, WrittenStatement
 
 _MOST_LISTED, _MOST_SHOWN = 100, 10_000
@@ -138,7 +138,7 @@ def _list_of(request: web.Request) -> str:
 def _is_same(statement: Any, written: WrittenStatement) -> bool:
     """Whether a statement declares what another one did."""
     old = written.statement
-    names = {statement.name.value, *(owned_name(each, statement.name.value) for each in current_doer().profiles)}
+    names = {statement.name.value, *(full_name(each, statement.name.value) for each in current_doer().profiles)}
     return statement.kind is old.kind and old.name.value in names
 
 

@@ -61,7 +61,7 @@ class Subjects:
         declaration = self._profiles.ready()
         declared = find_source(name, declaration)  # before any await: it may be removed
         is_text = declaration.is_text_of_page(name)
-        _, found = await self._listings.profiles.explained(name)
+        _, found = await self._listings.profiles.explain_source(name)
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
         item_free = awaits_no_items(self._profiles.shown, found.rules)
@@ -89,7 +89,7 @@ class Subjects:
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""
         name = request.match_info["name"]
-        known, found = await self._listings.profiles.explained(name)
+        known, found = await self._listings.profiles.explain_source(name)
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
         rules = self._profiles.shown.rules
         seen = [each if each.probe.rule in {None, *rules} else without_rule(each) for each in planned]

@@ -19,7 +19,8 @@ from proxyd.core.language.checking.watches import in_profiles as in_profiles
 from proxyd.core.language.checking.watches import with_options_of as with_options_of
 from proxyd.core.language.owned_texts import IsDeclared as IsDeclared
 from proxyd.core.language.owned_texts import default_owner as default_owner
-from proxyd.core.language.owned_texts import owned_text as owned_text
+from proxyd.core.language.owned_texts import give_owners as give_owners
+from proxyd.core.language.owned_texts import profiles_in_words as profiles_in_words
 from proxyd.core.language.source_lists import Merged as Merged
 from proxyd.core.language.source_lists import WrittenAddress as WrittenAddress
 from proxyd.core.language.source_lists import lines_of as lines_of

@@ -21,14 +21,14 @@ from proxyd.core.language.syntax.nodes import (
     Watch,
 )
 from proxyd.core.model.delivery import SecretRef
-from proxyd.core.model.profile import owned_name
+from proxyd.core.model.profile import full_name
 
 IsDeclared: TypeAlias = Callable[[StatementKind, str], bool]
 """Whether the API has declared something of this kind and full name."""
 _NO_SECRETS = "where secrets are sent is said by whoever writes all profiles; leave it out, or ask them to declare this"
 
 
-def owned_text(parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared) -> Parsed:
+def give_owners(parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared) -> Parsed:
     """Return a text in which each declared name is that of its owner, with errors for what is not in these profiles.
 
     A profile owns itself, a rule belongs to the first profile of its INTO, and all else to the profile of the text: the
@@ -61,7 +61,7 @@ class _Owning:
         """Return a statement as it is kept; notes what is not allowed in it."""
         for profile in _profiles(statement):
             if profile.value not in self._owners:
-                self._refuse(f"you write only {_named(self._owners)}, not {profile.value!r}", profile)
+                self._refuse(f"you write only {profiles_in_words(self._owners)}, not {profile.value!r}", profile)
         match statement:
             case CreateProfile() | CreateSources():
                 return statement
@@ -72,20 +72,20 @@ class _Owning:
             case CreateSource():
                 for secret in _secrets(statement):
                     self._refuse(_NO_SECRETS, secret)
-        return replace(statement, name=self._owned(statement.kind, statement.name, self._of_text))
+        return replace(statement, name=self._full_name(statement.kind, statement.name, self._of_text))
 
     def _rule(self, statement: InsertNotification | Watch) -> Statement:
         profiles = statement.profiles
         if not profiles and isinstance(statement, Watch):
             profiles = (Located(self._of_text, statement.url.span),)
-        name = self._owned(statement.kind, statement.name, profiles[0].value if profiles else self._default)
+        name = self._full_name(statement.kind, statement.name, profiles[0].value if profiles else self._default)
         if isinstance(statement, Watch):
             return replace(statement, rule_name=name, profiles=profiles)
         return replace(statement, name=name)
 
-    def _owned(self, kind: StatementKind, name: Located[str], owner: str) -> Located[str]:
-        before = (each for each in self._owners if self._is_declared(kind, owned_name(each, name.value)))
-        return replace(name, value=owned_name(next(before, owner), name.value))
+    def _full_name(self, kind: StatementKind, name: Located[str], owner: str) -> Located[str]:
+        before = (each for each in self._owners if self._is_declared(kind, full_name(each, name.value)))
+        return replace(name, value=full_name(next(before, owner), name.value))
 
     def _refuse(self, message: str, at: Located[object]) -> None:
         text, span = self._source, at.span
@@ -107,10 +107,10 @@ def _secrets(source: CreateSource) -> Iterable[Located[object]]:
     yield from (each for each in source.headers if isinstance(each.value[1], SecretRef))
 
 
-def _named(profiles: Sequence[str]) -> str:
+def profiles_in_words(profiles: Sequence[str]) -> str:
     """Return profiles for people.
 
-    >>> _named(["news"]), _named(["a", "b"])
+    >>> profiles_in_words(["news"]), profiles_in_words(["a", "b"])
     ("the profile 'news'", "the profiles 'a', 'b'")
     """
     return f"the profile{'s' * (len(profiles) > 1)} {', '.join(map(repr, profiles))}"

@@ -514,10 +514,10 @@ def plain_name(name: str) -> str:
     return name if owner_of(name) is None else name.partition(MARK)[2]
 
 
-def owned_name(owner: str | None, name: str) -> str:
+def full_name(owner: str | None, name: str) -> str:
     """Return the name of what a profile owns; one that is complete already stays.
 
-    >>> owned_name("ann", "news"), owned_name("ann", "ann⋮news"), owned_name(None, "news")
+    >>> full_name("ann", "news"), full_name("ann", "ann⋮news"), full_name(None, "news")
     ('ann⋮news', 'ann⋮news', 'news')
     """
     return name if owner is None or owner_of(name) == owner else f"{owner}{MARK}{name}"
@@ -551,4 +551,4 @@ def found_name(name: str, known: Mapping[str, object], owners: Iterable[str]) ->
     >>> found_name("a", {"a": 1, "ann⋮a": 2}, ["ben", "ann"]), found_name("b", {"a": 1}, ["ann"])
     ('ann⋮a', 'b')
     """
-    return next((full for each in owners if (full := owned_name(each, name)) in known), name)
+    return next((full for each in owners if (full := full_name(each, name)) in known), name)

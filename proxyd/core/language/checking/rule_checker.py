@@ -53,7 +53,7 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
     by_owner,
-    owned_name,
+    full_name,
     owner_of,
     plain_name,
     visible,
@@ -173,7 +173,7 @@ class KnownNames:
 
     def source(self, name: str) -> Source | None:
         """Return the source of a name, as it is written or in full; one of the owner hides a shared one."""
-        return self.sources.get(owned_name(self.owner, name)) or self.sources.get(name)
+        return self.sources.get(full_name(self.owner, name)) or self.sources.get(name)
 
     def _written(self, name: str) -> str:
         return plain_name(name) if self.owner is not None and owner_of(name) == self.owner else name

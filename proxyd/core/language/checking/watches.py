@@ -60,7 +60,7 @@ from proxyd.core.model.profile import (
     Trigger,
     Utility,
     UtilityKind,
-    owned_name,
+    full_name,
     owner_of,
     plain_name,
 )
@@ -227,7 +227,7 @@ class _Expansion:
         """Return a free name: the address without its scheme, then with its class, then the whole address."""
         address, owner = watch.address, owner_of(watch.name.value)
         written = (address.value, f"{address.value} ({page_class.name})", watch.url.value)
-        names = [owned_name(owner, each) for each in written]
+        names = [full_name(owner, each) for each in written]
         name = next((each for each in names if each not in self._taken), names[0])
         self._taken.add(name)
         return replace(address, value=name)
