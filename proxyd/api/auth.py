@@ -151,9 +151,8 @@ AGENT_HEADER = "Proxyd-Agent"
 def doer_of(request: web.Request, token: Token, way: str) -> Doer:
     """Return who sends a request with a token; an agent's tools ask over loopback."""
     agent = request.config_dict.get(AGENTS, {}).get(request.headers.get(AGENT_HEADER, ""))
-    if agent is not None:
-        return Doer(token.who, "agent", agent, token.profiles, token.limits)
-    return Doer(token.who, way, request.remote or "", token.profiles, token.limits)
+    way, address = (way, request.remote or "") if agent is None else ("agent", agent)
+    return Doer(token.who, way, address, token.profiles, token.limits, token.created_s)
 
 
 def refusal_of_wrong_token(header: str) -> web.Response:

@@ -45,7 +45,7 @@ class Doer:
     """Who changes something, and in which way: api, dashboard, reader, agent, hub, socket, or file.
 
     ``address`` is that of the connection, if it is one of the network; ``profiles`` are the only ones that they see and
-    change, if not all.
+    change, if not all, and ``since_s`` says from when on: somebody else may have had the name before.
     """
 
     who: str
@@ -53,6 +53,7 @@ class Doer:
     address: str = ""
     profiles: tuple[str, ...] = ()
     limits: OwnerLimits = NO_LIMITS
+    since_s: float = 0.0
 
 
 FILES = Doer("the profiles folder", "file")

@@ -368,18 +368,21 @@ class Declarations:
     async def removals(self, *, limit: int) -> list[Removed]:
         """Return what was removed from the API's declaration in the last day, newest first.
 
-        Who sees only some profiles sees what they removed themselves.
+        Who sees only some profiles sees what they removed themselves, since they have these.
         """
-        return await self._store.removed.load(self._clock.time_s(), limit=limit, by=self._only_by)
+        by, since_s = self._only_by
+        return await self._store.removed.load(self._clock.time_s(), limit=limit, by=by, since_s=since_s)
 
     @property
-    def _only_by(self) -> str | None:
+    def _only_by(self) -> tuple[str | None, float]:
+        # by time, too: whoever had the name before may have had other profiles
         doer = current_doer()
-        return doer.who if doer.profiles else None
+        return (doer.who, doer.since_s) if doer.profiles else (None, 0.0)
 
     async def restore(self, removed_id: str) -> tuple[Removed, DeclarationChanges]:
         """Declare again what was removed; raises ``NotFoundError`` a day later, and what ``declare`` raises."""
-        removed = await self._store.removed.find(removed_id, self._clock.time_s(), by=self._only_by)
+        by, since_s = self._only_by
+        removed = await self._store.removed.find(removed_id, self._clock.time_s(), by=by, since_s=since_s)
         if removed is None:
             raise NotFoundError("what was removed is kept for a day; this is no longer there")
         changes = await self.declare(removed.text)

@@ -102,7 +102,10 @@ class SqlAccess:
 
     async def _find(self, which: ColumnElement[bool]) -> Token | None:
         c = t.people.c
-        its = [c.scope.label("most"), *(c[name].label(f"its_{name}") for name in ("profiles", "reader", "limits"))]
+        its = [
+            c.scope.label("most"),
+            *(c[name].label(f"its_{name}") for name in ("profiles", "reader", "limits", "since_s")),
+        ]
         tokens = t.tokens.outerjoin(t.people, c.name == t.tokens.c.person)
         found = await self._read(select(t.tokens, *its).select_from(tokens).where(which))
         return _narrow(found[0]) if found else None
@@ -150,7 +153,7 @@ def _narrow(row: Row[Any]) -> Token | None:
     """Return a token as its person, of whom the row holds ``most`` and what begins with ``its_``."""
     values = row._asdict()
     most, only, reader = values.pop("most"), values.pop("its_profiles"), values.pop("its_reader")
-    limits = OwnerLimits(**values.pop("its_limits") or {})
+    limits, since_s = OwnerLimits(**values.pop("its_limits") or {}), values.pop("its_since_s")
     token = Token(**values | {"profiles": tuple(values["profiles"]), "limits": OwnerLimits(**values["limits"])})
     if token.person is None:
         return token
@@ -159,6 +162,8 @@ def _narrow(row: Row[Any]) -> Token | None:
         return None
     profiles = both if token.profiles and only else token.profiles or only
     scope = min(token.scope, most, key=get_args(Scope).index)
+    # what the token may do began when the person got other rights, if that was later
+    token = replace(token, created_s=max(token.created_s, since_s))
     return replace(token, scope=scope, profiles=tuple(profiles), marks_as=reader, limits=token.limits.stricter(limits))
 
 

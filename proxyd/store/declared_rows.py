@@ -89,17 +89,19 @@ class SqlRemoved:
 
         await self._writer.submit(write)
 
-    async def load(self, now_s: float, *, limit: int, by: str | None = None) -> list[Removed]:
-        """Return what was removed in the last day, newest first; only by somebody, if it is not ``None``."""
-        c = t.removed.c
-        query = select(t.removed).where(c.at_s >= now_s - KEPT_REMOVED_S).order_by(c.at_s.desc(), c.removed_id)
+    async def load(self, now_s: float, *, limit: int, by: str | None = None, since_s: float = 0.0) -> list[Removed]:
+        """Return what was removed in the last day, or since then, newest first; of somebody if ``by`` names them."""
+        c, since_s = t.removed.c, max(since_s, now_s - KEPT_REMOVED_S)
+        query = select(t.removed).where(c.at_s >= since_s).order_by(c.at_s.desc(), c.removed_id)
         query = query if by is None else query.where(c.by == by)
         return [Removed(**row._asdict()) for row in await self._read(query.limit(limit))]
 
-    async def find(self, removed_id: str, now_s: float, *, by: str | None = None) -> Removed | None:
-        """Return what was removed in the last day, by its id, or ``None``; only by somebody, as ``load``."""
-        c = t.removed.c
-        query = select(t.removed).where(c.removed_id == removed_id, c.at_s >= now_s - KEPT_REMOVED_S)
+    async def find(
+        self, removed_id: str, now_s: float, *, by: str | None = None, since_s: float = 0.0
+    ) -> Removed | None:
+        """Return one of what ``load`` does, by its id, or ``None``."""
+        c, since_s = t.removed.c, max(since_s, now_s - KEPT_REMOVED_S)
+        query = select(t.removed).where(c.removed_id == removed_id, c.at_s >= since_s)
         query = query if by is None else query.where(c.by == by)
         return next((Removed(**row._asdict()) for row in await self._read(query)), None)
 

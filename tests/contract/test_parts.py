@@ -49,6 +49,8 @@ async def test_what_somebody_removed_is_found_by_them(store: SqlStore) -> None:
     assert await store.removed.load(T0, limit=9, by="ann") == [first]
     assert await store.removed.find("b", T0, by="ann") is None
     assert await store.removed.find("b", T0) is not None
+    assert await store.removed.load(T0 + 2.0, limit=9, by="ann", since_s=T0 + 1.0) == []
+    assert await store.removed.find("a", T0 + 2.0, by="ann", since_s=T0 + 1.0) is None
 
 
 async def test_limits_come_back_and_a_token_has_the_lower_of_its_persons(store: SqlStore) -> None:
@@ -64,3 +66,13 @@ async def test_limits_come_back_and_a_token_has_the_lower_of_its_persons(store: 
     assert person is not None
     assert (person.limits, person.profiles) == (OwnerLimits(sources=3, rules=2), ("Ann",))
     assert [each.limits for each in await store.access.tokens()] == [limits]
+
+
+async def test_what_a_token_may_do_began_when_its_person_got_other_rights(store: SqlStore) -> None:
+    for at_s, profiles in ((T0, ["Ann", "Ben"]), (T0 + 5.0, ["Ann"])):
+        await store.people.invite("ann", "write", profiles, invitation="x", until_s=T0 + 60.0, now_s=at_s)
+    made, _ = new_token("t", "write", now_s=T0 + 1.0, expires_in_s=None, person="ann")
+    await store.access.add_token(made)
+    found = await store.access.find_token(made.token_id)
+    assert found is not None
+    assert (found.created_s, found.profiles) == (T0 + 5.0, ("Ann",))

@@ -338,6 +338,18 @@ async def test_who_removed_something_has_it_back_and_others_do_not_see_it(world:
     assert await world.admin.names("rules") == {"Ann⋮news", "Ben⋮news"}
 
 
+async def test_a_later_token_of_the_same_name_does_not_see_what_was_removed_before(world: World) -> None:
+    await world.ann.declare("WATCH 'https://a.example/feed' AS \"news\" TELL MAIL 'boss@work.example';")
+    await world.ann.declare('DROP NOTIFICATION "news";')
+    (removed,) = (await world.ann.ask("GET", "/removed"))[1]["items"]
+    await world.admin.ask("DELETE", "/tokens/Ann")
+    token, shown = new_token("Ann", "write", now_s=T0 + 1.0, expires_in_s=None, profiles=["Ben"])
+    await world.running.control.queries.access.add_token(token)
+    later = Owner(world.running, {"Authorization": f"Bearer {shown}"})
+    assert (await later.ask("GET", "/removed"))[1]["items"] == []
+    assert (await later.ask("POST", f"/removed/{removed['id']}/restore"))[0] == 404
+
+
 async def test_the_form_of_sites_and_a_list_leave_alone_what_others_own(world: World) -> None:
     address = "https://shop.example"
     await world.ann.declare(f"WATCH '{address}' OF SITE AS \"Shop\" TELL LOG 'ann'; WATCH 'https://a.example/feed';")
