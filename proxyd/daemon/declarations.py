@@ -442,7 +442,7 @@ class Declarations:
         Raises ``ChangedError`` unless ``only_if`` accepts.
         """
         owners = current_doer().profiles
-        parsed, new = await asyncio.to_thread(read_sent, texts, owners, self._given.api)
+        parsed, new = await asyncio.to_thread(read_sent, texts, owners, self._given.api, await self.prepare())
         if only_if is not None:
             self._must_take(only_profile(parsed[0]) if only_if.profile is None else only_if.profile, only_if.takes)
         files, api, replaced = self._given.files, dict(self._given.api), set[str]()

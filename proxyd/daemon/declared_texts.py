@@ -39,6 +39,7 @@ from proxyd.core.language import (
     written_as,
 )
 from proxyd.core.language.hidden_addresses import hide_channels
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import SITE_CLASS, Declaration, Source, full_name, owner_of, plain_name
 from proxyd.store.declared_rows import StoredText
@@ -316,15 +317,20 @@ def texts_of(api: Mapping[str, str]) -> list[SourceText]:
 
 
 def read_sent(
-    texts: Sequence[str | Parsed], owners: Sequence[str] = (), api: Mapping[str, str] = MappingProxyType({})
+    texts: Sequence[str | Parsed],
+    owners: Sequence[str] = (),
+    api: Mapping[str, str] = MappingProxyType({}),
+    seen: Declaration | None = None,
 ) -> tuple[list[Parsed], dict[str, str]]:
     """Return texts sent to the API parsed, and the text of each of their statements; raises ``ProfileError``.
 
-    If whoever sends them writes only the profiles of some ``owners``, what they declare belongs to these.
+    If whoever sends them writes only the profiles of some ``owners``, what they declare belongs to these, and its
+    messages are signed only where those of what they have ``seen`` are.
     """
     parsed = [_parse_text(text) for text in texts]
     if owners:
-        parsed = [give_owners(each, owners, lambda kind, name: key_of(kind, name) in api) for each in parsed]
+        signed = _signed_webhooks(seen)
+        parsed = [give_owners(each, owners, lambda kind, name: key_of(kind, name) in api, signed) for each in parsed]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
@@ -365,6 +371,14 @@ def only_profile(parsed: Parsed) -> str:
     if len(names) != 1:
         raise ConflictError("If-Match applies to one profile; send a text that declares exactly one")
     return names[0]
+
+
+def _signed_webhooks(seen: Declaration | None) -> frozenset[tuple[str, SecretRef]]:
+    """Return the address and the secret of each webhook that a rule tells, other than by the name of a receiver."""
+    told = (its for rule in seen.rules.values() for its in rule.deliveries) if seen is not None else ()
+    return frozenset(
+        (each.url, each.secret) for each in told if isinstance(each, WebhookDelivery) and not each.receiver
+    )
 
 
 def _parse_text(text: str | Parsed) -> Parsed:

@@ -132,6 +132,10 @@ async def test_trouble_of_a_profile_watches_nothing_of_others(world: World) -> N
         EVERY_FEED.format(name="x", profile="Ben"),
         EVERY_FEED.format(name="x", profile="Ann").replace('INTO "Ann"', 'INTO "Ann", "Ben"'),
         "CREATE SOURCE \"s\" OF FEED AT 'https://x.example/' AUTH BEARER SECRET ENV 'SECRET_A';",
+        "WATCH 'https://x.example/feed' TELL WEBHOOK 'https://ann.example/' SECRET ENV 'SECRET_TEAM';",
+        "CREATE RECEIVER \"r\" AS WEBHOOK 'https://ann.example/' SECRET ENV 'SECRET_TEAM';",
+        "CREATE PROFILE \"Ann\" DELIVER TO WEBHOOK 'https://ann.example/' SECRET ENV 'SECRET_TEAM';",
+        "CREATE PROFILE \"Ann\" ON TROUBLE TELL WEBHOOK 'https://ann.example/' SECRET ENV 'SECRET_TEAM';",
     ],
 )
 async def test_what_is_not_in_the_own_profiles_is_refused_at_its_place(world: World, text: str) -> None:
@@ -140,6 +144,15 @@ async def test_what_is_not_in_the_own_profiles_is_refused_at_its_place(world: Wo
     status, refused = await world.ann.ask("POST", "/profiles", text)
     assert (status, refused["errors"][0]["line"]) == (422, 1), refused
     assert (await world.admin.names("rules"), await world.admin.names("profiles")) == before
+
+
+async def test_a_webhook_that_is_signed_for_an_owner_stays_in_what_they_change(world: World) -> None:
+    told = "TELL WEBHOOK 'https://team.example/' SECRET ENV 'SECRET_TEAM'"
+    await world.admin.declare(f'CREATE PROFILE "Ann"; WATCH \'https://x.example/feed\' INTO "Ann" AS "news" {told};')
+    changed = f"WATCH 'https://x.example/feed' INTO \"Ann\" AS \"news\" WHERE title <> '' {told};"
+    assert (await world.ann.ask("POST", "/profiles", changed))[0] == 201
+    elsewhere = changed.replace("team.example", "ann.example")
+    assert (await world.ann.ask("POST", "/profiles", elsewhere))[0] == 422
 
 
 async def test_of_others_and_of_nothing_the_same_is_said_to_who_changes_it(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -10,6 +10,7 @@ from proxyd.core.errors import RuleCheckError
 from proxyd.core.language.checking.watches import DEFAULT_PROFILE
 from proxyd.core.language.syntax.nodes import (
     CreateProfile,
+    CreateReceiver,
     CreateSource,
     CreateSources,
     DropStatement,
@@ -20,21 +21,23 @@ from proxyd.core.language.syntax.nodes import (
     StatementKind,
     Watch,
 )
-from proxyd.core.model.delivery import SecretRef
+from proxyd.core.model.delivery import Delivery, SecretRef, WebhookDelivery
 from proxyd.core.model.profile import full_name
 
 IsDeclared: TypeAlias = Callable[[StatementKind, str], bool]
 """Whether the API has declared something of this kind and full name."""
-_NO_SECRETS = "where secrets are sent is said by whoever writes all profiles; leave it out, or ask them to declare this"
+Signed: TypeAlias = Collection[tuple[str, SecretRef]]
+"""The addresses of webhooks, with the secrets by which what is sent there is signed already."""
+_NO_SECRETS = "where secrets are used is said by whoever writes all profiles; leave it out, or ask them to declare this"
 
 
-def give_owners(parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared) -> Parsed:
+def give_owners(parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared, signed: Signed) -> Parsed:
     """Return a text in which each declared name is that of its owner, with errors for what is not in these profiles.
 
     A profile owns itself, a rule belongs to the first profile of its INTO, and all else to the profile of the text: the
     only one that it names, or the first of ``owners``. What one of them has declared before stays with it.
     """
-    owning = _Owning(parsed, owners, is_declared)
+    owning = _Owning(parsed, owners, is_declared, signed)
     statements = tuple(map(owning.statement, parsed.statements))
     errors = (*parsed.errors, *owning.errors)
     return replace(parsed, source=replace(parsed.source, is_owned=True), statements=statements, errors=errors)
@@ -48,10 +51,11 @@ def default_owner(owners: Sequence[str]) -> str:
 class _Owning:
     """The owners of the statements of a text."""
 
-    def __init__(self, parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared) -> None:
+    def __init__(self, parsed: Parsed, owners: Sequence[str], is_declared: IsDeclared, signed: Signed) -> None:
         self._source = parsed.source
         self._owners = owners
         self._is_declared = is_declared
+        self._signed = signed
         self._default = default_owner(owners)
         named = {each.value for statement in parsed.statements for each in _profiles(statement)} & set(owners)
         self._of_text = named.pop() if len(named) == 1 else self._default
@@ -62,6 +66,8 @@ class _Owning:
         for profile in _profiles(statement):
             if profile.value not in self._owners:
                 self._refuse(f"you write only {profiles_in_words(self._owners)}, not {profile.value!r}", profile)
+        for secret in self._secrets(statement):
+            self._refuse(_NO_SECRETS, secret)
         match statement:
             case CreateProfile() | CreateSources():
                 return statement
@@ -69,9 +75,6 @@ class _Owning:
                 return statement
             case InsertNotification() | Watch():
                 return self._rule(statement)
-            case CreateSource():
-                for secret in _secrets(statement):
-                    self._refuse(_NO_SECRETS, secret)
         return replace(statement, name=self._full_name(statement.kind, statement.name, self._of_text))
 
     def _rule(self, statement: InsertNotification | Watch) -> Statement:
@@ -87,6 +90,17 @@ class _Owning:
         before = (each for each in self._owners if self._is_declared(kind, full_name(each, name.value)))
         return replace(name, value=full_name(next(before, owner), name.value))
 
+    def _secrets(self, statement: Statement) -> Iterable[Located[object]]:
+        """Yield where a statement sends or signs with a secret; a server of their own would learn what others sign."""
+        if isinstance(statement, CreateSource):
+            if statement.auth is not None:
+                yield statement.auth
+            yield from (each for each in statement.headers if isinstance(each.value[1], SecretRef))
+        for each in _deliveries(statement):
+            its = each.value
+            if isinstance(its, WebhookDelivery) and (its.url, its.secret) not in self._signed:
+                yield each
+
     def _refuse(self, message: str, at: Located[object]) -> None:
         text, span = self._source, at.span
         self.errors.append(RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file))
@@ -101,10 +115,15 @@ def _profiles(statement: Statement) -> Sequence[Located[str]]:
     return ()
 
 
-def _secrets(source: CreateSource) -> Iterable[Located[object]]:
-    if source.auth is not None:
-        yield source.auth
-    yield from (each for each in source.headers if isinstance(each.value[1], SecretRef))
+def _deliveries(statement: Statement) -> Sequence[Located[Delivery]]:
+    match statement:
+        case CreateProfile():
+            return (*statement.deliveries, *statement.trouble)
+        case CreateReceiver():
+            return statement.to
+        case InsertNotification() | Watch():
+            return statement.deliveries
+    return ()
 
 
 def profiles_in_words(profiles: Sequence[str]) -> str:
