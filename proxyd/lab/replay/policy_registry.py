@@ -40,7 +40,6 @@ from proxyd.lab.replay.replay import (
 )
 from proxyd.lab.replay.replay_policies import (
     DAY_S,
-    AutoPolicy,
     EdfPolicy,
     Learner,
     Timer,
@@ -385,8 +384,6 @@ def _of_the_language(name: PolicyName) -> Callable[[Terms], ReplayPolicy]:
 
 LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
     **{name.value.lower(): _of_the_language(name) for name in LANGUAGE},
-    "auto": AutoPolicy,
-    "daemon": DeciderPolicy,
     "uniform": UniformPolicy,
     "due": due_policy,
     "greedy": greedy_policy,

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from math import inf
 
 import numpy as np
 
 from proxyd.core.model.arrays import Floats, Ints
-from proxyd.core.model.chronon import Chronon, Epoch, Target
+from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
-from proxyd.core.planning.allocation.targets import FleetTargets
+from proxyd.core.planning.allocation.probe_allocator import WeekGrid
 from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
 from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.core.rates.siblings import BIN_S, FRESH_S, Bursts, RecentChanges, concentrations, late_share, siblings_of
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
 from proxyd.lab.algorithms.probe_cycles import best_powers, powers_of_two
@@ -76,141 +72,6 @@ class Timer:
             return False
         self._next = now + self._period
         return True
-
-
-class _ReplayHints:
-    """Hints from found items to the siblings of their sources."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._terms, self._changes = terms, RecentChanges()
-        self._hidden, self._seen_s = np.zeros(terms.sources), np.full(terms.sources, terms.start_s)
-        for source, times in enumerate(terms.history):
-            self._changes.note_changes(str(source), times.tolist())
-        self.refresh(terms.start_s)
-
-    def refresh(self, now_s: float) -> None:
-        """Determine the siblings again."""
-        self._siblings = siblings_of(self._changes.snapshot(), now_s=now_s, since_s=self._terms.history_start_s)
-
-    def concentration(self, rates_per_s: Floats, weeks: WeekShapes, now_s: float) -> float:
-        """Return how independently the sources change, as one group."""
-        changes = [(number, int(name)) for number, name in self._changes.snapshot()]
-        groups = np.zeros(len(rates_per_s), dtype=np.int64)
-        return float(concentrations(changes, groups, rates_per_s, (weeks.shapes, weeks.of_source), now_s)[0])
-
-    def late_share(self, now_s: float) -> Floats:
-        """Return how late items stay although others change together with them, as one group; (1, chances)."""
-        changes = [(number, int(name)) for number, name in self._changes.snapshot()]
-        return late_share(changes, np.zeros(self._terms.sources, dtype=np.int64), now_s)
-
-    def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float, float]]:
-        """Record the results of probes; yield the siblings that may have more items, how many, and since when."""
-        self._seen_s[probed], self._hidden[probed] = now_s, 0.0
-        found = np.split(times_s, np.searchsorted(item_of, np.arange(1, len(probed))))
-        for source, times in zip(probed.tolist(), found, strict=True):
-            if not times.size:
-                continue
-            self._changes.note_changes(str(source), times.tolist())
-            newest_s = float(times.max())
-            siblings = self._siblings.get(str(source), ()) if now_s - newest_s <= FRESH_S else ()
-            for sibling, items in ((int(name), items) for name, items in siblings):
-                if self._seen_s[sibling] < newest_s and items > self._hidden[sibling]:
-                    yield sibling, items - float(self._hidden[sibling]), newest_s
-                    self._hidden[sibling] = items
-
-
-class AutoPolicy:
-    """The fleet planner on everything learned so far; it updates prices every day and week shapes every week."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        self._learner = Learner(terms)
-        self._grid = WeekGrid(terms.slot_s)
-        weeks = self._learner.slots(terms.epoch.start, self._grid)
-        self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
-        self._day.ring_if_due(terms.epoch.start)  # the first day's prices and week shapes exist already
-        self._week.ring_if_due(terms.epoch.start)
-        self._left = terms.probes
-        self._learner.refresh(terms.epoch.start)
-        rates = self._learner.rates_per_s(terms.epoch.start)
-        shapes, shape_of, losses = self._curves(weeks, rates)
-        demand = FleetDemand(self._grid, shapes, shape_of, rates, last_s=terms.start_s, losses=losses)
-        self._hints = _ReplayHints(terms)
-        limits = self._limits(terms.epoch.start)
-        self._planner = ProbeAllocator(demand, limits, now_s=terms.grid.start_s(terms.epoch.start))
-        self._bursts = Bursts(self._hints.concentration(rates, weeks, terms.start_s))
-        self._seen_s, self._everyone = np.full(terms.sources, terms.start_s), np.arange(terms.sources)
-
-    def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the due sources; if the remaining budget fills every chronon, all of it is spent."""
-        if self._day.ring_if_due(now):
-            self._reprice(now)
-        most = self._terms.per_chronon
-        spend = most is not None and self._left >= most * (self._terms.epoch.stop - now)
-        chosen = self._planner.choose(self._terms.grid.start_s(now), room, spend=spend)
-        self._left -= len(chosen)
-        return chosen
-
-    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Learn, and plan the probed sources again."""
-        self._learner.observe(now, probed, item_of, times_s)
-        now_s = self._terms.grid.start_s(now)
-        self._planner.note_probes(probed, self._learner.rates_per_s(now, probed), now_s=now_s)
-        next_s = now_s + self._terms.grid.length_s
-        for sibling, more, newest_s in self._hints.observe(now_s, probed, item_of, times_s):
-            self._planner.hint(sibling, more, now_s=now_s, age_s=next_s - newest_s)
-        self._take_in_bursts(now_s, next_s, probed, times_s)
-
-    def _take_in_bursts(self, now_s: float, next_s: float, probed: Ints, times_s: Floats) -> None:
-        """Let sources be due that may have changed in a burst of others."""
-        planner, bins = self._planner, self._bursts.bins(now_s)
-        shapes = by_slot(planner.shapes, round(WEEK_S / BIN_S))
-        slots = (bins - round(MONDAY_S / BIN_S)) % shapes.shape[1]
-        expected = planner.rate_per_s[probed, None] * BIN_S * shapes[planner.shape_of[probed]][:, slots]
-        self._bursts.note_look(self._seen_s[probed], now_s, expected)
-        self._bursts.note_items(times_s)
-        self._seen_s[probed] = now_s
-        planner.burst(self._everyone, bins, self._bursts.factors(now_s), now_s=now_s, next_s=next_s)
-
-    def _reprice(self, now: Chronon) -> None:
-        terms = self._terms
-        self._learner.refresh(now)
-        if self._week.ring_if_due(now):
-            weeks = self._learner.slots(now, self._grid)
-            rates, now_s = self._learner.rates_per_s(now), terms.grid.start_s(now)
-            self._planner.reshape(*self._curves(weeks, rates))
-            self._hints.refresh(now_s)
-            self._bursts.k = self._hints.concentration(rates, weeks, now_s)
-        self._planner.rate_per_s = self._learner.rates_per_s(now)
-        self._planner.reprice(self._limits(now), now_s=terms.grid.start_s(now))
-
-    def _curves(self, weeks: WeekShapes, rates: Floats) -> tuple[Floats, Ints, list[Losses]]:
-        """Return the shapes and losses that occur, and the one of each source."""
-        terms, slot_s = self._terms, self._grid.slot_s
-        steps = () if terms.life_s is None else window(terms.life_s / slot_s, MISSED_S / slot_s)
-        wanted = Losses(steps, 0.0 if terms.life_s else MISSED_S / slot_s) if terms.in_time else NO_LOSSES
-        losses, loss_of = by_rate([wanted], np.zeros(terms.sources, dtype=np.int64), rates * slot_s)
-        (shape, loss), curve_of = index_of(weeks.of_source, loss_of)
-        return weeks.shapes[shape], curve_of, [losses[number] for number in loss.tolist()]
-
-    def _limits(self, now: Chronon) -> FleetLimits:
-        """Return the remaining budget, spread over the remaining time."""
-        terms = self._terms
-        per_slot = max(self._left, 1) * terms.slot_s / (terms.stop_s - terms.grid.start_s(now))
-        targets = None if terms.target is None else self._targets(terms.target, now)
-        if terms.per_chronon is None:
-            return FleetLimits(per_slot, targets=targets)
-        most = np.full(self._grid.slots, terms.per_chronon * terms.slot_s / terms.grid.length_s)
-        return FleetLimits(per_slot, most, targets=targets)
-
-    def _targets(self, share: float, now: Chronon) -> FleetTargets:
-        """Return the target of one rule on all sources, which are one group."""
-        terms, nobody = self._terms, np.zeros(self._terms.sources, dtype=np.int64)
-        life = inf if terms.life_s is None else terms.life_s / terms.slot_s
-        late_share = self._hints.late_share(terms.grid.start_s(now))
-        day, chronon = DAY_S / terms.slot_s, terms.grid.length_s / terms.slot_s
-        target, late, missed = Target(share, ((life, 1.0),)), BIN_S / terms.slot_s + chronon, MISSED_S / terms.slot_s
-        return FleetTargets([target], [(0,)], nobody, nobody, late_share, late, missed, most_gap=day, least_gap=chronon)
 
 
 class UniformPolicy:

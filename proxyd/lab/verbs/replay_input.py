@@ -18,6 +18,7 @@ from proxyd.core.model.arrays import Floats
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.core.planning.allocation.probe_allocator import WeekGrid
 from proxyd.core.planning.capture.earliest_deadline import Capacity
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.replay import Terms, split
@@ -278,6 +279,7 @@ def _grid(options: argparse.Namespace) -> ChrononGrid:
     grid = ChrononGrid(length_s)
     if abs(options.slot / grid.length_s - round(options.slot / grid.length_s)) > 1e-9:
         raise InvalidScheduleError("--slot must be a whole number of chronons; give --chronon 60s or a multiple of it")
+    WeekGrid(options.slot)  # which refuses slots that do not fit a week, before any policy has run
     return grid
 
 

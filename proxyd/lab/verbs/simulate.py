@@ -54,7 +54,13 @@ _BUDGET = one_of(
 _REPLAY = [
     argument("--chronon", "time step (default: 60s with --budget, else a slot)", type=duration, metavar="60s"),
     argument("--policies", "names, separated by commas, or all", default="auto,uniform,clairvoyant"),
-    argument("--slot", "slot of the plans (default 30m)", type=duration, default=1800.0, metavar="30m"),
+    argument(
+        "--slot",
+        "slot of peaks, and of plans that are not the daemon's (default 30m)",
+        type=duration,
+        default=1800.0,
+        metavar="30m",
+    ),
     JSON,
 ]
 _LIFE = one_of(

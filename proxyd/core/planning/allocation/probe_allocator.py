@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import expm1, floor, inf, sqrt
+from math import floor, inf, sqrt
 from typing import Any, TypeVar
 
 import numpy as np
@@ -221,11 +221,6 @@ class ProbeAllocator:
 
     # -- inputs
 
-    def reshape(self, shapes: Floats, shape_of: Ints, losses: Sequence[Losses]) -> None:
-        """Take new week shapes; they apply from the next ``reprice``, which makes new timetables."""
-        self.shapes, self.shape_of, self.losses = shapes, shape_of, losses
-        self.tables = []
-
     def note_probes(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
         """Note probes of sources and the new estimates of their rates."""
         before = self._weigh(sources)
@@ -243,16 +238,6 @@ class ProbeAllocator:
             self.drift.follow(source, before * self.grid.slot_s, rate_per_s * weight * self.grid.slot_s)
         self.last_s[source], self.rate_per_s[source], self.weights[source] = now_s, rate_per_s, weight
         self.due_s[source] = self._due_s(source)
-
-    def hint(self, source: int, items: float, *, now_s: float, age_s: float = 0.0) -> None:
-        """Note that ``items`` more items than its rate expects may wait at a source, for ``age_s`` already."""
-        # It is due at once if finding them saves the price: their delay until it would be due, and those lost by then.
-        slot_s, losses = self.grid.slot_s, self.losses[self._curve_of[source]]
-        wait = (float(self.due_s[source]) - now_s) / slot_s
-        in_time = sum(step.delay for step in losses.steps if age_s <= step.after * slot_s)
-        saved = wait + in_time - losses.overwritten * expm1(-losses.rate * max(0.0, wait))
-        if float(self.weights[source]) * items * saved >= self.price_of(source):
-            self.due_s[source] = min(self.due_s[source], now_s)
 
     def burst(
         self, sources: Ints, bins: Ints, factors: Floats, *, now_s: float, next_s: float, most: int | None = None

@@ -16,7 +16,6 @@ from proxyd.core.planning.allocation.probe_allocator import (
     WeekGrid,
 )
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.losses import NO_LOSSES
 from proxyd.lab.algorithms.detection_frequencies import tight_bound
 
 Floats = NDArray[np.float64]
@@ -122,12 +121,6 @@ def test_sources_need_as_many_rates_and_a_week_as_many_factors() -> None:
         ProbeAllocator(FleetDemand(GRID, flat, shape_of, [1.0, -1.0, 1.0], MONDAY_S), FleetLimits(1.0), now_s=MONDAY_S)
     with pytest.raises(SchedulingError, match="as many factors"):
         ProbeAllocator(FleetDemand(GRID, flat[:, 1:], shape_of, [1.0] * 3, MONDAY_S), FleetLimits(1.0), now_s=MONDAY_S)
-
-
-def test_more_shapes_may_wait_for_their_prices() -> None:
-    fleet = planner(np.full(3, 0.5), np.ones(GRID.slots), FleetLimits(1.0))
-    fleet.reshape(np.ones((2, GRID.slots)), np.ones(3, dtype=np.int64), [NO_LOSSES] * 2)
-    assert len(fleet.choose(MONDAY_S + 50 * SLOT_S, 1)) == 1
 
 
 def test_a_capacity_may_come_later() -> None:
