@@ -296,9 +296,12 @@ def describe_removal(keys: Sequence[str]) -> tuple[str, str]:
     ('notification', 'a, b')
     >>> describe_removal([f"api:source:{number}" for number in range(9)] + ["api:profile:P"])
     ('statements', '0, 1, 2, 3, 4 and 5 more')
+    >>> describe_removal(["api:profile:P⋮P"])  # a profile that owns itself
+    ('profile', 'P')
     """
     pairs = [key.split(":", 2)[1:] for key in keys]
-    kinds, names = {kind for kind, _ in pairs}, [name for _, name in pairs]
+    kinds = {kind for kind, _ in pairs}
+    names = [plain_name(name) if kind == "profile" else name for kind, name in pairs]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return kinds.pop() if len(kinds) == 1 else "statements", ", ".join(names[:_MOST_NAMED]) + more
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select,
 from proxyd.base.doers import Doer, current_doer
 from proxyd.core.language import MEANING, rule_counting
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.profile import NotificationRule
+from proxyd.core.model.profile import NotificationRule, plain_name
 from proxyd.store.audit_rows import named, note_deed
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -42,10 +42,13 @@ class StoredText:
 
         >>> StoredText("api:notification:a:b", "api", "").told, StoredText("/p/a.profile", "file", "").told
         ('rule a:b', 'a.profile')
+        >>> StoredText("api:profile:P⋮P", "api", "").told  # a profile that owns itself
+        'profile P'
         """
         if self.origin == "file":
             return self.name.rpartition("/")[2]
         kind, _, name = self.name.removeprefix("api:").partition(":")
+        name = plain_name(name) if kind == "profile" else name
         return f"{'rule' if kind == 'notification' else kind} {name}" if name else kind
 
 
