@@ -388,6 +388,16 @@ async def test_pages_about_everything_and_all_changes_are_refused_to_who_reads_o
     }
 
 
+async def test_who_may_only_read_is_told_their_scope_and_offered_no_form(api: Running, browser: Browser) -> None:
+    await two_items(api)
+    await choose(browser, await invite(api.control.queries, "kid", "read", ["Own"]))
+    status, refused = await browser.get("/add")
+    assert (status, "this needs scope write; yours is read" in refused) == (403, True)
+    assert "takes scope write; yours is read" in (await browser.get("/profiles/Own"))[1]
+    sites = (await browser.get("/sites"))[1]
+    assert ("No site yet." in sites, "Add one below" in sites) == (True, False)
+
+
 async def test_the_phone_of_who_reads_one_profile_shows_nothing_of_others(api: Running, browser: Browser) -> None:
     own, hidden = await two_items(api)
     await choose(browser, await invite(api.control.queries, "kid", "read", ["Own"]))

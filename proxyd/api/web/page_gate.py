@@ -304,8 +304,7 @@ def _refusal(request: web.Request, route: WebRoute, token: Token) -> web.Respons
     if token.profiles and request.path == "/":
         raise web.HTTPSeeOther("/read")
     if SCOPES.index(token.scope) < SCOPES.index(route.scope or "read"):
-        has = f"you are signed in with a token of scope {token.scope}"
-        return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")
+        return problem(403, "Forbidden", f"this needs scope {route.scope}; yours is {token.scope}")
     return None
 
 
