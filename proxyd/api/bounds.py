@@ -8,7 +8,7 @@ is of others. Answers show names as their owner writes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -117,19 +117,39 @@ def with_plain_names(body: bytes, profiles: Sequence[str]) -> bytes:
     >>> with_plain_names('<a href="/rules/a%26b%E2%8B%AEx">a&amp;b⋮x</a>'.encode(), ["a&b"])
     b'<a href="/rules/x">x</a>'
     """
-    for each in _spellings(tuple(profiles)):
-        body = body.replace(each, b"")
+    # once for each mark, and not for each profile: of a hundred profiles, 2 MB held the loop for a second
+    for mark, owners in _spellings(tuple(profiles)).items():
+        *parts, last = body.split(mark)
+        body = b"".join([_without_owner(part, mark, owners) for part in parts]) + last if parts else body
     return body
 
 
+def _without_owner(part: bytes, mark: bytes, owners: Mapping[int, frozenset[bytes]]) -> bytes:
+    """Return what stands before a mark, without the owner at its end, or with the mark if there is none of these."""
+    length = next((length for length, its in owners.items() if part[-length:] in its), None)
+    return part + mark if length is None else part[:-length]
+
+
 @lru_cache(1000)
-def _spellings(profiles: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Return the beginnings of owned names, as texts, JSON, HTML, XML and addresses have them."""
-    found: dict[bytes, None] = {}
-    for owner in (f"{each}{MARK}" for each in profiles):
-        for text in (owner, escape(owner), escape(owner).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")):
-            found |= dict.fromkeys([text.encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode()])
-            found |= dict.fromkeys([json.dumps(text)[1:-1].encode(), text.encode("ascii", "xmlcharrefreplace")])
-        found |= dict.fromkeys([quote(owner, safe="").encode(), quote(owner).encode()])
-        found |= dict.fromkeys([escape(owner, quote=False).encode()])
-    return tuple(sorted(found, key=len, reverse=True))
+def _spellings(profiles: tuple[str, ...]) -> Mapping[bytes, Mapping[int, frozenset[bytes]]]:
+    """Return the owners as texts, JSON, HTML, XML and addresses have them, by the mark after them and their length."""
+    found: dict[bytes, set[bytes]] = {}
+    for owner, mark in ((_spelled(each), _spelled(MARK)) for each in profiles):
+        for spelled, its in zip(owner, mark, strict=True):
+            found.setdefault(its, set()).add(spelled)
+    return {mark: _by_length(its) for mark, its in found.items()}
+
+
+def _by_length(owners: Iterable[bytes]) -> Mapping[int, frozenset[bytes]]:
+    lengths = sorted({len(each) for each in owners}, reverse=True)  # the longest is taken: "ab", not "b"
+    return {length: frozenset(each for each in owners if len(each) == length) for length in lengths}
+
+
+def _spelled(text: str) -> tuple[bytes, ...]:
+    """Return each way in which an answer writes a text."""
+    html = escape(text), escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+    found = [escape(text, quote=False).encode(), quote(text, safe="").encode(), quote(text).encode()]
+    for each in (text, *html):
+        found += [each.encode(), json.dumps(each, ensure_ascii=False)[1:-1].encode()]
+        found += [json.dumps(each)[1:-1].encode(), each.encode("ascii", "xmlcharrefreplace")]
+    return tuple(found)
