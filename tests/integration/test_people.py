@@ -145,6 +145,11 @@ async def test_nobody_gets_a_name_that_could_be_mistaken(api: Running, name: str
         await link(api, name)
 
 
+async def test_of_a_name_that_nobody_can_have_only_the_beginning_is_remembered(api: Running, browser: Browser) -> None:
+    names = [f"{'x' * 254}{number}" for number in range(11)]
+    assert [await sign_in(browser, name) for name in names] == [401] * 10 + [429]
+
+
 async def test_an_unknown_name_a_wrong_password_and_no_password_yet_are_answered_alike(
     api: Running, browser: Browser
 ) -> None:

@@ -77,7 +77,8 @@ class Entrance:
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Exchange a name and its password, or a token, for a session."""
         given = await read_form(request)
-        back, name = local_path(given.get("next", "/")), given.get("name", "").strip()
+        # attempts are counted by name: 10,000 names of 256 KB would take all memory
+        back, name = local_path(given.get("next", "/")), given.get("name", "").strip()[:_MOST_WRITTEN]
         if not _is_ours(request, given):
             return await self._form(request, back, status=403, error="The form has expired; try again.")
         if "token" in given:
