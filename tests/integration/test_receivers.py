@@ -257,9 +257,12 @@ async def test_who_is_bound_to_a_profile_has_receivers_of_their_own_and_no_other
     await send(running, TEAM)
     queries, browser = running.control.queries, Browser(running)
     await choose(browser, await invite(queries, "first", "admin"))
+    forms = "/receivers", "/sites", "/add?url=https://site.example&kind=site"
+    assert all(['name="secret"' in (await browser.get(page))[1] for page in forms])
     running.client.session.cookie_jar.clear()
     await choose(browser, await invite(queries, "ann", "write", ["Mine"]))
     assert "No receiver has a name yet" in (await browser.get("/receivers"))[1]
+    assert not any(['name="secret"' in (await browser.get(page))[1] for page in forms])
     answer, _ = await browser.post("/receivers", {"name": "team", "to": "ann@example.org"})
     assert answer.status == 303
     status, page = await browser.get("/receivers")
