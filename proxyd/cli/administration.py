@@ -372,10 +372,11 @@ def people(options: argparse.Namespace) -> int:
     return print_list(
         options,
         found,
-        ["name", "scope", "reads", "password", "mail"],
+        ["name", "scope", "profiles", "password", "mail", "limits"],
         lambda each: [
             *(each["name"], each["scope"], ", ".join(each["profiles"]) or "all"),
             *("chosen" if each["has_password"] else "not yet", each["mail"] or ""),
+            " ".join(f"{kind}={most}" for kind, most in each["limits"].items() if most is not None),
         ],
     )
 

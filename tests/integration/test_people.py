@@ -444,6 +444,24 @@ async def test_an_invitation_never_widens_what_somebody_reads_by_omission(api: R
     assert [(each.scope, each.profiles) for each in await queries.people.all()] == [("read", ("Own",))]
 
 
+async def test_limits_are_given_on_the_page_shown_there_and_kept_by_an_invitation_without_any(
+    api: Running, browser: Browser
+) -> None:
+    await two_items(api)
+    await browser.sign_in("admin")
+    asked = {"name": "kid", "scope": "write", "profile": "Own"}
+    answer, page = await browser.post("/people", {**asked, "sources": " 3 ", "probes": "1200", "rules": ""})
+    assert answer.status == 201
+    assert "3 sources, 1,200 probes an hour" in page
+    await browser.post("/people", asked)
+    assert [each.limits for each in await api.control.queries.people.all()] == [{"sources": 3, "probes": 1200}]
+    for wrong in ("-1", "many", "1.5", "٣", "9" * 5000):
+        answer, page = await browser.post("/people", {**asked, "sources": wrong})
+        assert answer.status == 422
+        assert "the limit of sources is a number up to a billion" in page
+    assert [each.limits for each in await api.control.queries.people.all()] == [{"sources": 3, "probes": 1200}]
+
+
 async def test_open_pages_of_people_are_kept_up_to_date_until_their_rights_change(
     api: Running, browser: Browser
 ) -> None:
