@@ -204,8 +204,8 @@ def in_time(made: ProbesMade, after: tuple[np.ndarray, ...], terms: Terms, every
 
 @pytest.mark.long
 def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = policy_registry._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 10 = 0"')
-    monkeypatch.setattr(policy_registry, "_DOMAIN", text)
+    text = policy_registry._RULE.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 10 = 0"')
+    monkeypatch.setattr(policy_registry, "_RULE", text)
     monkeypatch.setattr(policy_registry, "DAY_S", 4 * 86400.0)
     terms, after = terms_of(12 * 3600.0, probes=90, sources=15, weeks=2)
     made = replay(after, DeciderPolicy(terms), terms)
@@ -216,9 +216,9 @@ def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monk
 
 @pytest.mark.long
 def test_a_plan_makes_as_many_probes_as_the_budget_leaves() -> None:
-    text = policy_registry._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 5 = 0"')
+    text = policy_registry._RULE.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 5 = 0"')
     terms, after = terms_of(12 * 3600.0, probes=1000, sources=60, weeks=2)
-    with patch.object(policy_registry, "_DOMAIN", text):
+    with patch.object(policy_registry, "_RULE", text):
         policy = DeciderPolicy(terms)
     week = policy._decider.fleet(terms.start_s).plan(probes_per_s=480 / (terms.stop_s - terms.start_s))
     assert week is not None
