@@ -36,7 +36,7 @@ WATCH = 'WATCH \'https://b.example/feed\' AS "b" INTO "New";'
 
 NOTED = {
     *("declare", "drop_profile", "import_feeds", "restore", "pause", "resume", "mute", "unmute", "accept_move"),
-    *("replay", "replay_dead", "make_token", "drop_token", "invite_person", "drop_person"),
+    *("replay", "replay_dead", "make_token", "drop_token", "invite_person", "limit_person", "drop_person"),
     *("reload", "test_deliveries", "test_receiver"),
 }
 CHANGE_NOTHING_OF_OTHERS = {"mark_items", "probe"}
@@ -163,12 +163,14 @@ async def test_people_are_invited_choose_passwords_and_are_removed(running: Runn
     await people.invite("ann", "write", (), invitation=secret, until_s=T0 + 60.0, now_s=T0)
     assert not await people.accept("another", "hash", now_s=T0)
     assert await people.accept(secret, "hash", now_s=T0)
+    await post(running, "/people/ann/limits", sources=3)
     async with running.client.delete("/api/v1/people/ann", headers=vars(running)["admin"]) as answer:
         assert answer.status == 200
     async with running.client.get("/api/v1/audit", headers=vars(running)["admin"]) as answer:
         found = await answer.json()
-    assert [(each["did"], each["subject"]) for each in found["items"]][:4] == [
+    assert [(each["did"], each["subject"]) for each in found["items"]][:5] == [
         ("remove", "person ann"),
+        ("limit", "person ann"),
         ("choose password", "person ann"),
         ("invite", "person ann"),
         ("invite", "person ann"),
