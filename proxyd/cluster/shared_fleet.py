@@ -443,13 +443,13 @@ class SharedFleet(Gate):
         They take its sources if it cannot probe for as long as a lease: NATS may only restart.
         """
         digest, now_s = self._declarations.digest, self._clock.monotonic_s()
-        if self._can_probe():
+        if can_probe := self._can_probe():
             self._could_probe_s = now_s
         elif self._noted and now_s - self._could_probe_s > self._shares.lease_s:
             log.warning("no prober is heard of here: planners that have one take the sources")
             await self._shares.note_runs("")
             self._noted = ""
-        is_ready = bool(self._noted) or self._could_probe_s == now_s
+        is_ready = bool(self._noted) or can_probe
         if is_ready and digest != self._noted and all(map(self._known.has, self._under_way())):
             await self._shares.note_runs(digest)
             self._noted = digest

@@ -272,7 +272,7 @@ class ProbeLoop:
         self._tracer = tracer
         self._choice = _ProbeChoice(decider, clock, metrics)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._read_by_twins: set[str] = set()  # the readings that a probe for several owners is under way of
+        self._read_by_twins: set[str] = set()  # what is being probed for several owners, by its reading
         self._wake = Signal()
         self._ending: asyncio.Task[None] | None = None
         self._placing: asyncio.Task[None] | None = None

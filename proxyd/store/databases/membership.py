@@ -85,16 +85,17 @@ class _View(NamedTuple):
     alive: dict[int, Member]
     dead: frozenset[int]
 
-    def turnover_of(self, me: int) -> Turnover:
+    def turnover_of(self, me: int, *, has_run: bool) -> Turnover:
         """Return what a process should take and give up; one that cannot probe has no sources if another can.
 
-        Half of a fleet was not probed for 35 s because a planner that had no prober yet took it. It keeps the first
-        shard, and so the declaration: to look after that needs no prober.
+        Half of a fleet was not probed for 35 s because a planner that had no prober yet took it. One that is only
+        starting keeps what it has. One that ``has_run`` keeps the first shard, and so the declaration: to look after
+        that needs no prober.
         """
         ready = {number for number, each in self.alive.items() if each.runs} or self.alive.keys()
         if me not in ready:
             own = frozenset(shard for shard, holder in self.holders.items() if holder == me)
-            return Turnover(give=own - {FIRST_SHARD}, lacks=1)
+            return Turnover(give=own - {FIRST_SHARD} if has_run else frozenset(), lacks=1)
         idle = self.alive.keys() - ready
         return turnover({s: holder for s, holder in self.holders.items() if holder not in idle}, ready, me)
 
@@ -118,6 +119,7 @@ class Shares:
         self._resting: frozenset[int] = frozenset()  # shards of a process that has ended, for which others may work
         self._must_succeed = False  # they are to be told, perhaps since a look that failed in the middle
         self._is_changing = False  # whether shards come or go soon
+        self._has_run = False
         self._turn = asyncio.Lock()  # of what changes which probers are recorded
         self._connections = connections
         self._lease = lease
@@ -168,6 +170,7 @@ class Shares:
 
     async def note_runs(self, digest: str) -> None:
         """Let the others know which declaration this process runs; none if it cannot probe."""
+        self._has_run = self._has_run or bool(digest)
         await self._ask(partial(_note, self._lease, self._member, {"runs": digest}))
 
     async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
@@ -204,7 +207,7 @@ class Shares:
         view = self._view = await self._ask(_look)
         if self._member.number not in view.alive:
             return
-        due = view.turnover_of(self._member.number)
+        due = view.turnover_of(self._member.number, has_run=self._has_run)
         own = frozenset(shard for shard, holder in view.holders.items() if holder == self._member.number)
         if self._successor is not None:
             left = frozenset(shard for shard in due.take if view.holders[shard] is not None)
