@@ -25,9 +25,11 @@ from aiohttp.typedefs import Middleware
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from proxyd.api.auth import token_of
 from proxyd.api.connection_limits import SEND_S
 from proxyd.api.endpoint import json_of, read_bytes
 from proxyd.api.problems import BadRequestError, Handler, problem
+from proxyd.api.queries import Queries
 
 _CONNECT_S = 2.0
 _SILENCE_S = 300.0  # of a planner that is gone; live pages hear from it every 15 s
@@ -72,8 +74,11 @@ class Planners(Protocol):
     def secret(self) -> str:
         """Return what other planners ask this one with."""
 
-    def answering(self, source: str | None) -> Peer | None:
-        """Return who answers a request about a source, or another one; ``None`` if this planner does."""
+    def answering(self, source: str | None, profiles: Sequence[str] = ()) -> Peer | None:
+        """Return who answers a request about a source, or another one; ``None`` if this planner does.
+
+        What the profiles own is found by the name that they write.
+        """
 
     def planner_of_host(self, host: str) -> Peer | None:
         """Return the other planner that spaces the requests to a host; ``None`` if this one does, or nobody."""
@@ -150,7 +155,7 @@ def knows_secret(request: web.Request, planners: Planners) -> bool:
     return bool(planners.secret) and hmac.compare_digest(told.encode(errors="replace"), planners.secret.encode())
 
 
-def forward_unknown(planners: Planners, forwarding: Forwarding) -> Middleware:
+def forward_unknown(planners: Planners, forwarding: Forwarding, queries: Queries) -> Middleware:
     """Return a middleware that has each request answered by the planner that knows, unless it was forwarded here."""
 
     @web.middleware
@@ -161,10 +166,17 @@ def forward_unknown(planners: Planners, forwarding: Forwarding) -> Middleware:
         if _route_of(request) == _CALLBACK:
             elsewhere = await planners.peer_called(request.match_info["callback_id"])
         else:
-            elsewhere = planners.answering(_source_of(request, body))
+            source = _source_of(request, body)
+            elsewhere = planners.answering(source, await _profiles_of(request, queries) if source else ())
         return await handler(request) if elsewhere is None else await forwarding.pass_on(request, elsewhere, body)
 
     return ask
+
+
+async def _profiles_of(request: web.Request, queries: Queries) -> Sequence[str]:
+    """Return the profiles to which the token of a request is bound; none if it is wrong, which its handler says."""
+    token = await token_of(queries, request.headers.get("Authorization", ""), may_be_bound=True)
+    return () if token is None else token.profiles
 
 
 def refuse_changes(planners: Planners) -> Middleware:

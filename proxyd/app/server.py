@@ -114,7 +114,7 @@ async def serve_api(
         peers: Peers = NO_PEERS
         if planners is not None:
             forwarding = await stack.enter_async_context(open_forwarding())
-            ask, read = forward_unknown(planners, forwarding), refuse_changes(planners)
+            ask, read = forward_unknown(planners, forwarding, queries), refuse_changes(planners)
             peers = Peers(forwarding, planners)
         public = make_app(queries, settings.front, planners=ask, peers=peers)
         local = make_app(queries, None, planners=read, peers=peers)

@@ -16,6 +16,7 @@ from proxyd.app.wiring import Built
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
 from proxyd.cluster.division import Division, division_of, division_under
+from proxyd.core.model.profile import found_name
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider
@@ -493,9 +494,10 @@ class SharingPlanners:
         """What other planners ask this one with."""
         return self.shares.secret
 
-    def answering(self, source: str | None) -> Peer | None:
+    def answering(self, source: str | None, profiles: Sequence[str] = ()) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
-        declared = None if source is None else self.known.compiled.declaration.sources.get(source)
+        sources = self.known.compiled.declaration.sources
+        declared = None if source is None else sources.get(found_name(source, sources, profiles))
         return self._having(FIRST_SHARD if declared is None else division_of(self.known).shard_of(declared.url))
 
     def planner_of_host(self, host: str) -> Peer | None:

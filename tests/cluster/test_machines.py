@@ -99,15 +99,15 @@ async def recovers(machines: Cluster, origin: Hosts, fault: Callable[[], Awaitab
     exactly_once(machines, origin)
 
 
-async def share(*planners: Daemon) -> None:
-    """Wait until each source has a planner, and none has all unless it is alone."""
+async def share(*planners: Daemon, evenly: bool = True) -> None:
+    """Wait until each source has a planner, and none has all unless it is alone, or not ``evenly``."""
 
     async def do() -> bool:
         try:
             planned = [await machine.metric("proxyd_planned_sources") for machine in planners]
         except OSError:  # one does not listen yet
             return False
-        return sum(planned) == HOSTS and (max(planned) < HOSTS or len(planned) == 1)
+        return sum(planned) == HOSTS and (max(planned) < HOSTS or len(planned) == 1 or not evenly)
 
     await eventually(do, "they share the sources", state=lambda: [each.log[-2500:] for each in planners])
 

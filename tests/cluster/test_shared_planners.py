@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import copy
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ async def planning(folder: Path, postgresql: PostgresServer, planners: int) -> A
         await share(*machines.machines)
         await delivered(machines, origin)
         yield machines, origin
+
+
+TEXT = {"Content-Type": "text/plain"}
+
+
+async def is_planned(asked: Daemon, token: str, name: str) -> bool:
+    status, _, explained = await asked.request("GET", f"/api/v1/explain/{name}", token=token)
+    return status == 200 and bool(explained["next_probe"])
 
 
 async def first_of(machines: Cluster) -> tuple[Daemon, list[Daemon]]:
@@ -89,7 +98,7 @@ async def test_a_planner_killed(tmp_path: Path, postgresql: PostgresServer, whic
             machines.machines.remove(victim)
 
         await recovers(machines, origin, kill)
-        await share(*machines.machines)
+        await share(*machines.machines, evenly=False)  # shards are shared evenly; so few hosts may all be in one half
         await delivered(machines, origin)
 
 
@@ -107,7 +116,7 @@ async def test_a_planner_frozen_and_thawed(tmp_path: Path, postgresql: PostgresS
         await recovers(machines, origin, freeze)
         victim.signal(signal.SIGCONT)
         machines.machines.append(victim)
-        await share(*machines.machines)
+        await share(*machines.machines, evenly=False)
         await delivered(machines, origin)
 
 
@@ -132,6 +141,26 @@ async def test_what_is_declared_is_planned_by_whoever_has_it(tmp_path: Path, pos
         assert status == 200
         await share(*machines.machines)
         await known(machines, origin)
+
+
+@pytest.mark.long
+async def test_owners_ask_any_planner_of_theirs_by_the_names_they_write(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
+    async with planning(tmp_path, postgresql, 2) as (machines, origin):
+        first, (other,) = await first_of(machines)
+        made = await first.cli("token", "create", "--name", "kids", "--scope", "write", "--profile", "Kids")
+        theirs = made.out.strip()
+        text = "".join(f"WATCH 'http://{name}:{origin.port}/' AS \"their {name}\";\n" for name in origin.names)
+        status, _, _ = await first.request("POST", "/api/v1/profiles", token=theirs, data=text, headers=TEXT)
+        assert status == 201
+        for asked in (first, other):
+            status, _, listed = await asked.request("GET", "/api/v1/sources", token=theirs)
+            assert (status, len(listed["items"])) == (200, HOSTS)
+            for name in [each["source"] for each in listed["items"]]:
+                await eventually(partial(is_planned, asked, theirs, name), "its planner answers its owner")
+                status, _, probed = await asked.request("POST", "/api/v1/probe", token=theirs, json={"name": name})
+                assert (status, [each["source"] for each in probed["items"]]) == (200, [name])
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ class Planners:
     secret: str = "theirs"
     others_of: dict[str, Peer] = field(default_factory=dict)
 
-    def answering(self, source: str | None) -> Peer | None:
+    def answering(self, source: str | None, _profiles: Sequence[str] = ()) -> Peer | None:
         return self.others_of.get(source or "")
 
     def planner_of_host(self, _host: str) -> None:
@@ -74,7 +74,12 @@ async def two_planners(api: Running) -> AsyncIterator[World]:
 
     async with open_forwarding() as forwarding:
         apps = [
-            make_app(api.control.queries, PublicFront(), planners=forward_unknown(each, forwarding), peers=peers)
+            make_app(
+                api.control.queries,
+                PublicFront(),
+                planners=forward_unknown(each, forwarding, api.control.queries),
+                peers=peers,
+            )
             for each in (own, others)
             for peers in [Peers(forwarding, each)]
         ]

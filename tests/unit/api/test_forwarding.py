@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from proxyd.api.forwarding import Peer, forward_unknown, open_forwarding
+from tests.fakes import no_queries
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Known:
     peer: Peer
     secret: str = "ours"
 
-    def answering(self, _source: str | None) -> Peer:
+    def answering(self, _source: str | None, _profiles: Sequence[str] = ()) -> Peer:
         return self.peer
 
     def planner_of_host(self, _host: str) -> Peer:
@@ -39,7 +40,7 @@ class Known:
 async def asked(peer: Peer) -> AsyncIterator[ClientSession]:
     """Yield a client of a planner that forwards everything to another one."""
     async with open_forwarding() as forwarding:
-        app = web.Application(middlewares=[forward_unknown(Known(peer), forwarding)])
+        app = web.Application(middlewares=[forward_unknown(Known(peer), forwarding, no_queries())])
         app.add_routes([web.get("/metrics", _own)])
         async with TestServer(app) as server, ClientSession(server.make_url("/"), auto_decompress=False) as session:
             yield session

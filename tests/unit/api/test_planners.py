@@ -65,7 +65,7 @@ class Planners:
     other: Peer = OTHER
     secret: str = "ours"
 
-    def answering(self, source: str | None) -> Peer | None:
+    def answering(self, source: str | None, _profiles: Sequence[str] = ()) -> Peer | None:
         if source is None:
             return self.first
         return self.other if source in self.theirs else HERE
@@ -98,7 +98,7 @@ class Sent(Forwarding):
 
 @asynccontextmanager
 async def listening(planners: Planners, sent: Sent) -> AsyncIterator[TestClient[web.Request, web.Application]]:
-    app = make_app(no_queries(), PublicFront(), planners=forward_unknown(planners, sent))
+    app = make_app(no_queries(), PublicFront(), planners=forward_unknown(planners, sent, no_queries()))
     async with TestClient(TestServer(app)) as client:
         yield client
 
