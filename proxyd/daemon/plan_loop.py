@@ -90,7 +90,7 @@ async def in_thread(work: Callable[[], _T], sources: int) -> _T:
 
 
 class PlanWorker:
-    """Makes plans in a process that ends, and with it the compiler and scipy, which take 75 MiB; use ``async with``."""
+    """Makes plans in a process that ends, and with it the compiler, which takes 35 MiB; use ``async with``."""
 
     def __init__(self) -> None:
         self._pool: WorkerPool[Any] = WorkerPool(run_work, "the planner's worker", workers=1, limits=_LIMITS)

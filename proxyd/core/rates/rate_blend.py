@@ -315,7 +315,7 @@ class Blend:
         return expected / -expm1(-expected) if expected > 1e-9 else 1.0
 
 
-# -- distributions of counts, for one number at a time: scipy, which has them for arrays, takes 32 MiB and 0.4 s to load
+# -- distributions of counts: scipy, which has them, would be most of an installation
 
 
 _EXACT, _TINY = 4e-16, 1e-300

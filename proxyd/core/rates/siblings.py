@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,15 +12,11 @@ from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import dispersion_of
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-
 TOGETHER_S = 2 * 3600.0  # items that come within this time came together
 FRESH_S = 86400.0  # an older item says nothing about the siblings
 MOST_CHANGES = 100_000  # number of changes remembered, of all sources
 _LARGEST = 200  # a time in which more sources changed does not tell which belong together
-_BLOCK = 500  # sources whose pairs are examined together
+_BLOCK = 1_000_000  # pairs that are counted together: all at once would take too much memory
 _LEAST = 0.05  # probabilities below this are left out
 _FEWEST = 3.0  # least number of times that two sources changed together
 _SIGMAS = 4.0  # without a test against chance, busy forums looked like siblings and lost 8 to 35 % of delay
@@ -31,7 +27,6 @@ _DAY, _WEEK = round(86400.0 / TOGETHER_S), round(WEEK_S / TOGETHER_S)
 _LAGS = (-_WEEK, -_DAY, _DAY, _WEEK)  # items that are this far apart did not come together
 
 _Pairs: TypeAlias = tuple[Ints, Ints, Floats]
-_NOBODY: _Pairs = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
 Siblings: TypeAlias = Mapping[str, tuple[tuple[str, float], ...]]
 """By source its siblings, each with the probability that it changed too, beyond chance."""
 
@@ -101,41 +96,61 @@ def _relate_sources(numbers: Ints, columns: Ints, sources: int, times: float) ->
     Chance is what independent sources without weeks would give. If the second changed more often a day or a week before
     or after the first, chance is that: then they only share their hours.
     """
-    bins, rows, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
+    _, rows, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
     count = np.bincount(columns, minlength=sources).astype(np.float64)
     useful = (sizes[rows.reshape(-1)] <= _LARGEST) & (count[columns] >= _FEWEST)
-    numbers, columns = numbers[useful], columns[useful]
-
-    def changes_after(lag: int) -> csr_array:
-        """Return which sources changed ``lag`` bins after each bin, shape (bins, sources)."""
-        from scipy.sparse import csr_array
-
-        place = np.searchsorted(bins, numbers - lag)
-        there = np.flatnonzero(bins[np.minimum(place, len(bins) - 1)] == numbers - lag)
-        return csr_array((np.ones(len(there)), (place[there], columns[there])), shape=(len(bins), sources))
-
-    now, apart = changes_after(0).T.tocsr(), [changes_after(lag) for lag in _LAGS]
-    active = np.unique(columns)
-    blocks = [
-        _block(active[first : first + _BLOCK], now, apart, count, times) for first in range(0, len(active), _BLOCK)
-    ]
-    one, other, probability = (np.concatenate(each) for each in zip(*blocks, strict=True)) if blocks else _NOBODY
-    return one, other, probability
+    if not useful.any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
+    changes = _Changes(numbers[useful], columns[useful], sources)
+    keys, found, shared = (np.concatenate(each) for each in zip(*changes.blocks(), strict=True))
+    one, other = np.divmod(keys, sources)
+    chance = np.maximum(count[one] * count[other] / times, shared)
+    probability = (found - chance) / count[one]
+    kept = (one != other) & (found > chance + _SIGMAS * np.sqrt(chance) + 2.0) & (probability > _LEAST)
+    return one[kept], other[kept], probability[kept]
 
 
-def _block(block: Ints, now: csr_array, apart: Sequence[csr_array], count: Floats, times: float) -> _Pairs:
-    """Return the pairs whose first source is in a block, because all pairs at once would take too much memory."""
-    together = (now[block] @ now.T).tocoo()
-    often = np.flatnonzero(together.data >= _FEWEST)
-    one, other, found = together.row[often], together.col[often], together.data[often]
-    shared = np.zeros(len(often))
-    for lagged in apart if len(often) else ():
-        shared += np.asarray((now[block] @ lagged).tocsr()[one, other]).ravel() / len(_LAGS)
-    first = block[one]
-    chance = np.maximum(count[first] * count[other] / times, shared)
-    probability = (found - chance) / count[first]
-    kept = (first != other) & (found > chance + _SIGMAS * np.sqrt(chance) + 2.0) & (probability > _LEAST)
-    return first[kept], other[kept], probability[kept]
+class _Changes:
+    """Changes by their time and by their source, to count how often two sources changed together.
+
+    The key of a pair is ``one * sources + other``.
+    """
+
+    def __init__(self, numbers: Ints, columns: Ints, sources: int) -> None:
+        self._sources = sources
+        self._of_times = columns[np.argsort(numbers, kind="stable")]
+        self._times, self._starts, self._sizes = np.unique(np.sort(numbers), return_index=True, return_counts=True)
+        by_source = np.argsort(columns, kind="stable")
+        self._ones, self._numbers = columns[by_source], numbers[by_source]
+
+    def blocks(self) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Yield pairs with how often they changed together, and a day or a week apart on average.
+
+        Each pair comes in the block of its first source, and only if it changed together at least ``_FEWEST`` times.
+        """
+        pairs = self._sizes[np.searchsorted(self._times, self._numbers)]
+        of_source = np.bincount(self._ones, weights=pairs, minlength=self._sources)
+        block = (np.cumsum(of_source) - of_source)[self._ones] // _BLOCK
+        for changes in np.split(np.arange(len(block)), np.flatnonzero(np.diff(block)) + 1):
+            keys, found = np.unique(self._keys(changes, 0), return_counts=True)
+            often = found >= _FEWEST
+            keys, found = keys[often], found[often]
+            shared = np.zeros(len(keys))
+            for lag in _LAGS if keys.size else ():
+                apart = self._keys(changes, lag)
+                place = np.minimum(np.searchsorted(keys, apart), len(keys) - 1)
+                shared += np.bincount(place[keys[place] == apart], minlength=len(keys)) / len(_LAGS)
+            yield keys, found, shared
+
+    def _keys(self, changes: Ints, lag: int) -> Ints:
+        """Return a key for each pair of one of these changes and one that came ``lag`` bins after it."""
+        wanted = self._numbers[changes] + lag
+        place = np.minimum(np.searchsorted(self._times, wanted), len(self._times) - 1)
+        sizes = np.where(self._times[place] == wanted, self._sizes[place], 0)
+        number = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        others = self._of_times[np.repeat(self._starts[place], sizes) + number]
+        keys: Ints = np.repeat(self._ones[changes], sizes) * self._sources + others
+        return keys
 
 
 BIN_S = 1800.0  # items that come within this time may belong to one burst

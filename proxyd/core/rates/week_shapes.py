@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import lgamma
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 
-_CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
+_CONCENTRATIONS = np.array([2.0**power for power in range(-3, 14)])
 _ROUNDS = 30
 _TRUST_ITEMS = 20_000.0  # items after which earlier ones count half for the trust in weeks
 _LEAST_FACTOR = 1e-3
@@ -86,17 +87,23 @@ def _shape(seen: Floats, flat: Floats) -> Floats:
 
 def _shrunk(counts: Floats, flat: Floats, base: Floats) -> Floats:
     """Return the factors' posterior means around ``base``, at the likeliest concentration of the prior."""
-    from scipy.special import gammaln
-
     means = np.maximum(base * flat, 1e-12)
     k = _CONCENTRATIONS[:, None]
-    likelihood = gammaln(counts + k) - gammaln(k) + k * np.log(k / (k + means)) + counts * np.log(means / (k + means))
+    likelihood = (
+        _log_gamma(counts + k) - _log_gamma(k) + k * np.log(k / (k + means)) + counts * np.log(means / (k + means))
+    )
     best = int(np.argmax(likelihood.sum(axis=1)))
     if best == len(_CONCENTRATIONS) - 1:
         return base
     concentration = float(_CONCENTRATIONS[best])
     factors: Floats = base * (concentration + counts) / (concentration + means)
     return factors
+
+
+def _log_gamma(values: Floats) -> Floats:
+    """Return the logarithm of the gamma function of each value."""
+    logs: Floats = np.fromiter(map(lgamma, values.ravel().tolist()), np.float64, values.size).reshape(values.shape)
+    return logs
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,11 +238,9 @@ def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, cluste
 
 
 def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
-    from scipy.special import logsumexp
-
     for _ in range(_ROUNDS):
         logs = _log_likelihoods(counts, passed, shapes)
-        belongs = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        belongs = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
         new = np.array([_pool_shapes(counts, passed, share) for share in belongs.T])
         if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
             break
@@ -259,10 +264,8 @@ def _likelihoods(counts: Floats, expected: Floats, shapes: Floats) -> Floats:
 
 def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:
     """Return the mixture's log-likelihood minus the cost of its parameters (BIC)."""
-    from scipy.special import logsumexp
-
     logs = _log_likelihoods(counts, passed, shapes)
-    fit = float(logsumexp(logs, axis=1).sum()) - len(counts) * float(np.log(len(shapes)))
+    fit = float(np.logaddexp.reduce(logs, axis=1).sum()) - len(counts) * float(np.log(len(shapes)))
     smooth = sum(_freedom(shape) for shape in shapes)
     return fit - 0.5 * smooth * float(np.log(max(2.0, counts.sum())))
 

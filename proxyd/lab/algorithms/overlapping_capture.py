@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import floor
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_matrix, hstack, identity, vstack
 
 from proxyd.core.errors import SchedulingError
 from proxyd.core.model.arrays import Floats, Ints
@@ -25,6 +24,9 @@ from proxyd.core.planning.capture.earliest_deadline import (
     edf,
 )
 from proxyd.core.planning.kernels.numba_kernels import kernel
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 _TOLERANCE = 1e-6
 _CERTIFIED_CHRONONS = 2_000_000
@@ -91,7 +93,7 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
     Raises
     ------
     SchedulingError
-        The solver found no solution.
+        The solver found no solution, or is not installed.
 
     Notes
     -----
@@ -111,6 +113,11 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
     >>> lp_bound(intervals, Capacity.constant(1, Epoch(0, 4)))
     2.0
     """
+    try:
+        from scipy.optimize import linprog
+        from scipy.sparse import csr_matrix, hstack, identity, vstack
+    except ModuleNotFoundError as error:
+        raise SchedulingError("this bound needs proxyd[lab]: pip install 'proxyd[lab]'") from error
     spans = Spans.of(intervals)
     jobs = Jobs.of(spans, capacity)
     worth = _check_weights(weights, len(spans))[jobs.index]
@@ -137,6 +144,8 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
 
 def _program(jobs: Jobs) -> tuple[csr_matrix, Ints]:
     """Return which possible probes serve which jobs, shape (jobs, probes), and the slot of each possible probe."""
+    from scipy.sparse import csr_matrix
+
     lengths = jobs.last - jobs.first + 1
     row = np.repeat(np.arange(len(jobs)), lengths)
     begun = np.cumsum(lengths) - lengths

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from scipy.special import gammainc
 
 from proxyd.core.model.arrays import Floats, Ints
+from proxyd.core.rates.rate_blend import gamma_share
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
 from proxyd.lab.papers.figure import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Figure, Probes, Updates
 from proxyd.lab.papers.sup_feedback import PASSED, follow
@@ -82,8 +82,8 @@ class PageModels:
         if self.is_known:
             return self.updates // every
         most = int(self.updates.max() + 10 * np.sqrt(self.updates.max()) + 10)
-        found: Floats = np.sum(gammainc(np.arange(every, most, every)[:, None], self.updates), axis=0)
-        return found
+        counts = range(every, most, every)
+        return np.array([sum(gamma_share(count, mean) for count in counts) for mean in self.updates.tolist()])
 
     def probes(self, actual: Updates, *, every: int, life: int | None, price: float) -> Probes:
         """Return the probes of the counted plan at a price, in firings, for all pages."""

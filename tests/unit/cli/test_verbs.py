@@ -147,7 +147,7 @@ def test_an_empty_daemon_begins_without_what_only_many_sources_or_terminals_need
     not_run = "import asyncio; asyncio.run = lambda daemon: daemon.close()"
     begun = loaded(f"{not_run}; from proxyd.cli.main import main; main(['serve'])")
     assert "proxyd.app.wiring" in begun
-    assert begun & {"rich", "pygments", "mako.ext.pygmentplugin", "numba", "scipy"} == set()
+    assert begun & {"rich", "pygments", "mako.ext.pygmentplugin", "numba"} == set()
 
 
 @pytest.mark.parametrize("arguments", ["sources", "top --once", "check profiles", "export", "import /nowhere"])
@@ -159,7 +159,7 @@ def test_verbs_that_ask_a_daemon_or_read_texts_alone_load_no_store_and_no_scienc
         f"import os; os.chdir({str(tmp_path)!r}); sys.stdout = sys.stderr; {run}; sys.stdout = sys.__stdout__"
     )
     assert "proxyd.config" in found
-    assert found & {"sqlalchemy", "scipy", "numba", "proxyd.daemon"} == set()
+    assert found & {"sqlalchemy", "numba", "proxyd.daemon"} == set()
 
 
 @pytest.mark.parametrize(

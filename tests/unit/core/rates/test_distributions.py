@@ -1,12 +1,13 @@
-"""The distributions of counts are scipy's, which take longer to load than all of these take."""
+"""The distributions of counts are scipy's, which only tests and the laboratory need."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import betainc, gammainc, gammaincinv
+from scipy.special import betainc, gammainc, gammaincinv, gammaln
 
 from proxyd.core.rates.rate_blend import beta_share, gamma_quantile, gamma_share
+from proxyd.core.rates.week_shapes import _log_gamma
 
 _SHAPES = [0.1, 0.5, 1.0, 3.0, 21.0, 500.0, 1e4, 1e6]
 
@@ -25,3 +26,8 @@ def test_shares_of_betas_are_those_of_scipy(a: float) -> None:
     for b in _SHAPES:
         for x in (0.0, 1e-6, 0.3, a / (a + b), 0.999, 1.0):
             assert beta_share(a, b, x) == pytest.approx(betainc(a, b, x), rel=1e-6, abs=1e-200)
+
+
+def test_logarithms_of_gammas_are_those_of_scipy() -> None:
+    values = np.geomspace(0.125, 1e7, 1000).reshape(10, 100)
+    assert _log_gamma(values) == pytest.approx(gammaln(values), rel=1e-13, abs=1e-13)

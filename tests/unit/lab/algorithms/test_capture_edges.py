@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
+from proxyd.core.errors import SchedulingError
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
-from proxyd.lab.algorithms.overlapping_capture import most_weight
+from proxyd.lab.algorithms.overlapping_capture import lp_bound, most_weight
 
 INTERVALS = [
     ExecutionInterval("a", "news", 0, 5),
@@ -41,3 +44,9 @@ def test_capacities_that_are_none_are_refused(room: list[float]) -> None:
 def test_weights_that_are_none_are_refused(weights: list[float]) -> None:
     with pytest.raises(ValueError, match="weights"):
         most_weight(INTERVALS, weights, Capacity.constant(1, Epoch(0, 10)))
+
+
+def test_a_bound_without_its_solver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(SchedulingError, match=r"pip install 'proxyd\[lab\]'"):
+        lp_bound([ExecutionInterval("a", "r", 0, 1)], Capacity.constant(1, Epoch(0, 4)))
