@@ -44,11 +44,11 @@ from proxyd.api.rest.profile_feeds import HUB_PATH, HubRequests, endpoints_of_fe
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web.dashboard import Dashboard
 from proxyd.api.web.page_gate import HeaderSignIn
-from proxyd.api.web.single_sign_on import MISSING_OIDC, OidcSettings
+from proxyd.api.web.single_sign_on import OidcSettings
 from proxyd.base.doers import COMMAND_LINE, acting
 from proxyd.config.loading import socket_address
 from proxyd.config.settings import Settings
-from proxyd.core.errors import ConfigError
+from proxyd.core.errors import ConfigError, extra_hint
 from proxyd.net.host_turns import HostTokens
 
 log = structlog.get_logger("api")
@@ -94,7 +94,7 @@ def _provider(settings: Settings) -> OidcSettings | None:
     if not settings.oidc_issuer:
         return None
     if find_spec("joserfc") is None:
-        raise ConfigError([f"oidc_issuer: {MISSING_OIDC}"])
+        raise ConfigError([f"oidc_issuer: {extra_hint('oidc')}"])
     named = settings.oidc_issuer, settings.oidc_client, settings.oidc_secret, settings.oidc_claim
     return OidcSettings(*named, settings.networks)
 

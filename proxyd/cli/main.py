@@ -21,7 +21,7 @@ from proxyd.cli import (
 from proxyd.core.errors import ProxydError, UnreachableError
 from proxyd.core.texts.safe_text import visible
 from proxyd.lab.verbs import reproduce, simulate, solve
-from proxyd.terminal.verbs import Parser, add_verbs, argument, verb
+from proxyd.terminal.verbs import Parser, add_verbs, argument, require_extra, verb
 
 FAILED, WRONG_USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit codes other than 0 and argparse's 2; ``docs/cli.md`` explains them."""
@@ -104,6 +104,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 )
 def completion(options: argparse.Namespace) -> int:
     """Print a shell script that completes verbs and options."""
+    require_extra("shtab", "terminal")
     import shtab
 
     parser = make_parser()

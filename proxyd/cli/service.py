@@ -10,13 +10,12 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import tzinfo
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from proxyd.base.interpreter import without
 from proxyd.cli.printed_answers import ask, client_of, print_answer, print_json, print_lines, settings_of, with_noun
 from proxyd.core.errors import ConfigError, ProfileError, ProxydError, StoreError
-from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
+from proxyd.terminal.verbs import JSON, URL, argument, duration, require_extra, verb
 
 if TYPE_CHECKING:
     from proxyd.api.queries import Queries
@@ -148,10 +147,7 @@ def healthcheck(options: argparse.Namespace) -> int:
 @verb("mcp", "proxyd mcp", takes=[URL])
 async def mcp(options: argparse.Namespace) -> int:
     """Serve agents on standard input and output, by the Model Context Protocol."""
-    from proxyd.api.rest.agent_server import MISSING_MCP
-
-    if find_spec("mcp") is None:
-        raise ConfigError([MISSING_MCP])
+    require_extra("mcp", "mcp")
     from proxyd.api.rest.agent_tools import make_server
 
     async with client_of(options) as client:

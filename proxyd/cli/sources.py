@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxyd.cli.printed_answers import about, ask, print_answer, print_list
 from proxyd.core.errors import NotFoundError
-from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, one_of, verb
+from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, one_of, require_extra, verb
 
 if TYPE_CHECKING:
     from proxyd.client.client import Client
@@ -25,6 +25,7 @@ _SOURCE = argument("source", "name of the source")
 )
 async def top(options: argparse.Namespace) -> int:
     """Show the daemon live: health, coming probes, failing sources and news; find a source and open it."""
+    require_extra("rich", "terminal")
     from proxyd.cli.top import show_top
 
     await show_top(options)

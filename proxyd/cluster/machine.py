@@ -30,7 +30,14 @@ from proxyd.cluster.messages import OUTBOX
 from proxyd.cluster.planner_processes import processes, wait_for_end
 from proxyd.config.loading import SecretStore, supervision
 from proxyd.config.settings import Settings
-from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, OtherSettingsError, StoreUnreachableError
+from proxyd.core.errors import (
+    ClusterError,
+    ConfigError,
+    LeaseLostError,
+    OtherSettingsError,
+    StoreUnreachableError,
+    extra_hint,
+)
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.notify.channels.channel_routing import Channels, LeasedChannel
@@ -48,9 +55,7 @@ try:
     from proxyd.store.databases.lease import DatabaseTime, Lease
     from proxyd.store.databases.membership import Membership, Tenure, sharing, working_as
 except ModuleNotFoundError as error:  # the optional dependency is not installed
-    raise ConfigError(
-        [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
-    ) from error
+    raise ConfigError([extra_hint("cluster")]) from error
 
 _LOOK_S = 2.0  # how often a notifier polls
 # The settings on which planners must agree: what they would do to hosts, or to one another, depends on them

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from proxyd.cluster.messages import rights_of
-from proxyd.core.errors import ConfigError
+from proxyd.core.errors import ConfigError, extra_hint
 
 USERS = ("all", "planner", "prober", "notifier")
 CONFIG, PASSWORDS = "nats.conf", "nats_passwords"
@@ -133,8 +133,7 @@ def _hash_of(secret: str) -> str:
     try:
         import bcrypt
     except ModuleNotFoundError as error:  # the optional dependency is not installed
-        hint = f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"
-        raise ConfigError([hint]) from error
+        raise ConfigError([extra_hint("cluster")]) from error
     return bcrypt.hashpw(secret.encode(), bcrypt.gensalt(_ROUNDS, prefix=b"2a")).decode()  # old servers know 2a only
 
 

@@ -45,6 +45,15 @@ from difflib import get_close_matches
 _LONGEST_SHOWN = 1000  # characters of a line
 
 
+def extra_hint(extra: str) -> str:
+    """Return what to say where an optional dependency is not installed.
+
+    >>> extra_hint("mcp")
+    "this needs proxyd[mcp]: pip install 'proxyd[mcp]'"
+    """
+    return f"this needs proxyd[{extra}]: pip install 'proxyd[{extra}]'"
+
+
 class ProxydError(Exception):
     """Something went wrong in proxyd."""
 

@@ -1,14 +1,16 @@
-"""Tables and progress bars: with rich on a terminal, as plain text elsewhere."""
+"""Tables and progress bars: with rich (extra ``terminal``) on a terminal, as plain text elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import TypeVar
 
 from proxyd.core.texts.safe_text import visible_line
 
 _T = TypeVar("_T")
+_HAS_RICH = find_spec("rich") is not None
 _NUMERIC = frozenset("0123456789+-.,%einfa/ ")
 
 
@@ -22,7 +24,7 @@ def print_table(
     """
     rows = [[visible_line(cell) for cell in row] for row in rows]
     right = [all(_is_number(row[column]) for row in rows) for column in range(len(columns))]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and _HAS_RICH:
         _print_rich(columns, rows, right, title)
     else:
         if title is not None:
@@ -60,14 +62,13 @@ def number(value: float, digits: int = 4) -> str:
 
 def progress(items: Iterable[_T], label: str, *, total: int | None = None) -> Iterator[_T]:
     """Yield ``items``, with a bar on stderr if it is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not (sys.stderr.isatty() and _HAS_RICH):
         yield from items
         return
+    from rich.console import Console
     from rich.progress import track
 
+    console = Console(stderr=True)
     yield from track(items, description=label, total=total, console=console, transient=True)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from proxyd.core.errors import suggest
+from proxyd.core.errors import ConfigError, extra_hint, suggest
 
 _Run: TypeAlias = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 """The function of a verb: from the options to the exit code."""
@@ -34,6 +35,12 @@ def verb(name: str, *examples: str, takes: Sequence[Argument] = (), text: str = 
         return Verb(name, text or line[:1].lower() + line[1:], examples, run, takes)
 
     return make
+
+
+def require_extra(module: str, extra: str) -> None:
+    """Raise ``ConfigError``, which names the extra, if a verb needs a module that is not installed."""
+    if find_spec(module) is None:
+        raise ConfigError([extra_hint(extra)])
 
 
 def add_verbs(parser: argparse.ArgumentParser, verbs: Iterable[Verb]) -> None:

@@ -21,12 +21,12 @@ from proxyd.api.endpoint import read_bytes
 from proxyd.api.problems import later, problem, too_many
 from proxyd.api.queries import Queries
 from proxyd.client import Client
+from proxyd.core.errors import extra_hint
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 AGENTS_PATH = "/mcp"
-MISSING_MCP = "this needs proxyd[mcp]: pip install 'proxyd[mcp]'"
 _MOST_AT_ONCE, _MOST_OF_TOKEN = 16, 4
 _ANSWER_S = 60.0
 _asking: ContextVar[Client] = ContextVar("_asking")
@@ -53,7 +53,7 @@ class AgentServer:
             if left.is_over:
                 return too_many(left.reset_s)
         if find_spec("mcp") is None:
-            return problem(501, "Not Implemented", MISSING_MCP)
+            return problem(501, "Not Implemented", extra_hint("mcp"))
         body = await read_bytes(request)  # first: a slow client must not hold the place of another
         name = token.token_id
         if self._under_way.total() >= _MOST_AT_ONCE or self._under_way[name] >= _MOST_OF_TOKEN:

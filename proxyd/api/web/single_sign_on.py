@@ -22,11 +22,10 @@ from aiohttp import web
 from yarl import URL
 
 from proxyd.base.ports import Clock
-from proxyd.core.errors import ProxydError
+from proxyd.core.errors import ProxydError, extra_hint
 from proxyd.net.guard import Guard
 from proxyd.net.session import make_session
 
-MISSING_OIDC = "this needs proxyd[oidc]: pip install 'proxyd[oidc]'"
 BACK_PATH = "/sign-in/elsewhere/back"
 _COOKIE, _COOKIE_S = "proxyd_elsewhere", 600
 _MOST_BYTES, _WAIT_S, _KNOWN_S, _LEEWAY_S = 256 * 1024, 10.0, 3600.0, 60
@@ -91,7 +90,7 @@ class SingleSignOn:
     async def begin(self, request: web.Request, back: str, *, is_secure: bool) -> web.Response:
         """Return the answer that sends a browser to the provider; raises ``SignOnError``."""
         if find_spec("joserfc") is None:
-            raise SignOnError(MISSING_OIDC)
+            raise SignOnError(extra_hint("oidc"))
         provider, _ = await self._known()
         journey = _Journey.begin(back)
         target = URL(str(provider["authorization_endpoint"])).extend_query(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.errors import SchedulingError
+from proxyd.core.errors import SchedulingError, extra_hint
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
@@ -117,7 +117,7 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
         from scipy.optimize import linprog
         from scipy.sparse import csr_matrix, hstack, identity, vstack
     except ModuleNotFoundError as error:
-        raise SchedulingError("this bound needs proxyd[lab]: pip install 'proxyd[lab]'") from error
+        raise SchedulingError(f"the bound: {extra_hint('lab')}") from error
     spans = Spans.of(intervals)
     jobs = Jobs.of(spans, capacity)
     worth = _check_weights(weights, len(spans))[jobs.index]

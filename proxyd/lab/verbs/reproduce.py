@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.core.errors import ProxydError
+from proxyd.core.errors import ProxydError, extra_hint
 from proxyd.terminal.text_tables import print_table, progress
 from proxyd.terminal.verbs import JSON, SEED, argument, flag, verb
 
@@ -59,7 +59,7 @@ def reproduce(options: argparse.Namespace) -> int:
         rows = [(paper, figure.name, str(len(figure.rows)), " ".join(files)) for paper, figure, files in made]
         notes = [f"report: {options.out / _REPORT}"]
         if not can_plot:
-            notes.append("no plots: matplotlib is not installed; pip install '.[plots]' in proxyd's folder adds it")
+            notes.append(f"no plots: {extra_hint('plots')}")
         print_table(("paper", "figure", "rows", "files"), rows, notes=notes)
     return 0
 
