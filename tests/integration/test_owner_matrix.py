@@ -96,6 +96,7 @@ FORM = {  # fields of all forms of pages
 DECLARING = {
     "/add",
     "/add/list",
+    "/api/v1/import",
     "/profiles",
     "/sites",
 }  # what somebody adds is in their own profile, whatever its name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ import pytest
 
 from proxyd.api.auth import new_token
 from proxyd.api.passwords import invite
+from proxyd.base.doers import OwnerLimits
 from proxyd.store.api_rows import Scope
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
@@ -398,3 +399,36 @@ async def test_what_an_owner_declares_keeps_nobody_from_removing_what_is_shared(
     assert (status, "there is no source" in json.dumps(refused["errors"])) == (422, True)
     await world.admin.declare('WATCH \'https://a.example/feed\' AS "a" INTO "Ann";')
     assert (await world.ann.ask("GET", "/rules/both"))[1]["sources"] == ["a.example/feed"]
+
+
+OPML = """<opml version="2.0"><body>
+<outline text="Ann"><outline text="A" xmlUrl="https://a.example/feed"/></outline>
+<outline text="News"><outline text="B" xmlUrl="https://b.example/feed"/><outline text="A" xmlUrl="https://c.example/"/>
+</outline></body></opml>"""
+
+
+async def test_an_owner_imports_a_list_into_the_own_profile(world: World) -> None:
+    await world.ben.declare("WATCH 'https://b.example/feed' AS \"B\";")
+    for added, known in ((3, 0), (0, 3)):
+        status, made = await world.ann.ask("POST", "/import", OPML)
+        assert (status, made["sources_added"], made["sources_known"]) == (201, added, known)
+    assert await world.ann.names("rules") == {"A", "B", "A 2"}
+    assert await world.ben.names("rules") == {"B"}
+    assert await world.admin.names("profiles") == {"Ann", "Ben"}
+
+
+async def test_an_owner_cannot_import_into_a_profile_of_others(world: World) -> None:
+    status, refused = await world.ann.ask("POST", "/import?name=Ben", OPML)
+    assert (status, refused["detail"]) == (422, "you write only the profile 'Ann', not 'Ben'")
+    assert await world.ann.names("sources", "source") == set()
+
+
+async def test_an_import_keeps_to_the_limits_of_its_owner(world: World) -> None:
+    token, shown = new_token("Cleo", "write", now_s=T0, expires_in_s=None, profiles=["Cleo"])
+    limited = replace(token, limits=OwnerLimits(sources=2))
+    await world.running.control.queries.access.add_token(limited)
+    cleo = Owner(world.running, {"Authorization": f"Bearer {shown}"})
+    status, refused = await cleo.ask("POST", "/import", OPML)
+    assert (status, refused["detail"]) == (409, "your limit is 2 sources: you have 0, and with this you would have 3")
+    status, tried = await cleo.ask("POST", "/import?dry_run=true", OPML.replace("News", "Cleo"))
+    assert status == 409, tried

@@ -22,15 +22,18 @@ from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.base.doers import current_doer
-from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
+from proxyd.core.errors import BusyError, ChangedError, ListingError, ProfileError, RuleError
 from proxyd.core.language import (
     MAX_SENT_BYTES,
     Parsed,
     Statement,
+    default_owner,
     format_statements,
     merge_listing,
     opml_of,
+    profiles_in_words,
     read_listing,
+    watch_listing,
 )
 from proxyd.core.language.hidden_addresses import hide_channels, hide_channels_in_json
 from proxyd.core.model.profile import Declaration, owner_of
@@ -122,7 +125,9 @@ class ProfileHandlers:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
 
         Each folder becomes a domain and a profile with a rule that fires on every new item or change of a page; feeds
-        in no folder go to `name`. Addresses that are declared already are left alone, so an import may be repeated.
+        in no folder go to `name`. Addresses that are declared already are left alone, so an import may be repeated. A
+        token of some profiles adds a WATCH of each address to its profile of the folder's name, or else to `name`, or
+        its first.
         """
         asked = read_query(request, wire.Listing)
         if request.content_type not in _LISTINGS:
@@ -134,12 +139,12 @@ class ProfileHandlers:
         """Declare the feeds of a list and tell the mail addresses and chats ``to``, or only check it."""
         for _ in range(_MOST_MERGED):
             self._profiles.ready()  # raises while the daemon starts
-            known = self._profiles.declaration
+            known = await self._profiles.prepare()
             async with self._in_turn():
-                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, _without_owned(known), to)
+                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, known, current_doer().profiles, to)
             if asked.dry_run:
                 changes, cost = await self._profiles.try_out(*texts)
-                return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
+                return wire.ImportMade(**dict(_made(changes, payloads.cost(cost_as_seen(cost)))), **counts)
             with suppress(ChangedError):  # another list may have taken the same names
                 changes = await self._profiles.declare(*texts, instead_of=known)
                 return wire.ImportMade(**dict(_made(changes)), **counts)
@@ -241,7 +246,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
                  raises=(404, 409, 422, 503), is_keyed=True, within=Within.PART),
         Endpoint("POST", "/api/v1/import", "write", handlers.import_feeds, wire.ImportMade, wire.Listing,
                  texts=_LISTINGS, status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True,
-                 most_bytes=MOST_LISTED),
+                 most_bytes=MOST_LISTED, within=Within.PART),
         Endpoint("GET", "/api/v1/export", "read", handlers.export_feeds, "text/x-opml", raises=(503,),
                  within=Within.PART),
         listing("/api/v1/rules", declared.list_rules, wire.Page[wire.Rule], wire.ListWindow, within=Within.PART),
@@ -283,11 +288,18 @@ def _without_owned(declared: Declaration) -> Declaration:
 
 
 def _merge_listing(
-    body: bytes, asked: wire.Listing, declared: Declaration, to: Sequence[str]
+    body: bytes, asked: wire.Listing, seen: Declaration, owners: Sequence[str], to: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the texts that a list adds, and how many of its sources are new, already there, and unreadable."""
     listed = read_listing(body, "the list")
-    merged = merge_listing(listed, declared, asked.name, pages=asked.pages, match=asked.match, to=to)
+    if owners:
+        into = asked.name if "name" in asked.model_fields_set else default_owner(owners)
+        if into not in owners:
+            raise ListingError(f"you write only {profiles_in_words(owners)}, not {into!r}")
+        merged = watch_listing(listed, seen, owners, into, pages=asked.pages, match=asked.match, to=to)
+    else:
+        shared = _without_owned(seen)
+        merged = merge_listing(listed, shared, asked.name, pages=asked.pages, match=asked.match, to=to)
     counts = {"sources_added": merged.new, "sources_known": merged.known, "unreadable": len(listed.unreadable)}
     return merged.texts(), counts | {"faults": list(listed.unreadable[:_MOST_FAULTS])}
 

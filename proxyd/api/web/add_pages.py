@@ -287,7 +287,8 @@ class AddPages:
         if not text.strip():
             return self._page(request, _Choices(), status=422, error="choose a file")
         try:
-            listing = wire.Listing(name=_written(form, "name") or "Imported", match=_written(form, "match") or None)
+            name = _written(form, "name")
+            listing = wire.Listing(match=_written(form, "match") or None, **({"name": name} if name else {}))
             to = recipients(_written(form, "to"), receiver_names(self._profiles))
             made = await self._lists.import_list(text.encode(), listing, to)
         except (*EXPECTED, ConfigError) as error:

@@ -136,7 +136,7 @@ class Dashboard:
             WebRoute("POST", "/rules", "write", bulk.rules, within=Within.PART),
             WebRoute("GET", "/add", "write", adding.form, within=Within.PART),
             WebRoute("POST", "/add", "write", adding.add, within=Within.PART),
-            WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),
+            WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED, within=Within.PART),
             of_source("GET", "/sources/{name}", "read", subjects.source),
             WebRoute(
                 "GET",

@@ -27,6 +27,7 @@ from proxyd.core.language.source_lists import lines_of as lines_of
 from proxyd.core.language.source_lists import merge_listing as merge_listing
 from proxyd.core.language.source_lists import opml_of as opml_of
 from proxyd.core.language.source_lists import read_listing as read_listing
+from proxyd.core.language.source_lists import watch_listing as watch_listing
 from proxyd.core.language.source_lists import watch_of as watch_of
 from proxyd.core.language.source_lists import written_address as written_address
 from proxyd.core.language.source_lists import written_addresses as written_addresses

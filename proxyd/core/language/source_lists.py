@@ -22,8 +22,8 @@ from proxyd.core.language.syntax.parser import MAX_SENT_BYTES, parse
 from proxyd.core.language.syntax.quoting import format_contains, quote_name, quote_text
 from proxyd.core.language.syntax.statement_syntax import format_parsed
 from proxyd.core.language.syntax.value_checks import WITHOUT_USER, address_problem, plain_address, without_user
-from proxyd.core.language.watch_wishes import delivery_text
-from proxyd.core.model.profile import Declaration
+from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, delivery_text, watch_text
+from proxyd.core.model.profile import Declaration, plain_name
 from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.core.texts.safe_text import for_xml, one_line
 from proxyd.core.texts.xml_references import ILLEGAL, with_legal_references
@@ -275,6 +275,41 @@ def merge_listing(
         of = classes[feed.folder]
         statements.append(f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n")
     return Merged(tuple(statements), len(new), len(listed.feeds) - len(new))
+
+
+def watch_listing(
+    listed: SourceList,
+    seen: Declaration,
+    profiles: Sequence[str],
+    name: str,
+    *,
+    pages: bool = False,
+    match: str | None = None,
+    to: Sequence[str] = (),
+) -> Merged:
+    r"""Return what a list adds for somebody who writes only some profiles: a WATCH of each address.
+
+    It goes into the profile of its folder's name, if it is theirs, or else into ``name``, which is. What ``seen`` has
+    of the addresses is left alone. Raises as ``merge_listing`` does.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.profile import EMPTY_DECLARATION
+    >>> listed = SourceList((Listed("A", "http://a.example/", "Kids"),))
+    >>> watch_listing(listed, EMPTY_DECLARATION, ["Ann", "Kids"], "Ann").statements
+    ('WATCH \'http://a.example/\' AS "A" INTO "Kids";\n',)
+    """
+    page_class = "PAGE" if pages else ""
+    names = _Names(map(plain_name, seen.rules))
+    there = {source.url for source in seen.sources.values()}
+    statements: list[str] = []
+    for feed in listed.feeds:
+        if feed.url not in there:
+            options = WatchOptions(profile=feed.folder if feed.folder in profiles else name)
+            words = () if match is None else (match,)
+            wish = WatchWish(feed.url, page_class, names.of(feed), words=words, to=tuple(to), options=options)
+            statements.append(f"{watch_text(wish)}\n")
+    return Merged(tuple(statements), len(statements), len(listed.feeds) - len(statements))
 
 
 @lru_cache(16)
