@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -323,7 +324,7 @@ def _price(item: Item) -> str:
 
 async def _text_to_edit(options: argparse.Namespace, url: str) -> tuple[SourceText, Watch | None]:
     """Return the text that an edit belongs to, and the WATCH of this address in it."""
-    from proxyd.config.profile_files import read_directory, read_text
+    from proxyd.config.profile_files import read_text
     from proxyd.core.language import SourceText, find_watch
 
     if options.file is None:
@@ -334,7 +335,7 @@ async def _text_to_edit(options: argparse.Namespace, url: str) -> tuple[SourceTe
         raise ConfigError([f"{options.file}: profiles are files that end with .profile"])
     text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
     old = find_watch(_parse_document_of(text).statements, url, options.name)
-    for other in read_directory(options.file.parent) if old is None else ():
+    for other in _texts_in(options.file.parent) if old is None else ():
         if find_watch(_statements(other), url, options.name) is not None:
             raise ConfigError([f"{url} is watched in {other.file}: give --file {other.file}, or another --name"])
     return text, old
@@ -371,6 +372,8 @@ async def _carry_out(options: argparse.Namespace, written: str, edited: SourceTe
     if options.dry_run:
         return "nothing was changed", []
     if options.file is not None:
+        with suppress(OSError):  # why it cannot be written is said next
+            options.file.parent.mkdir(exist_ok=True)
         write_text(options.file, edited.text)
         return f"written to {options.file}", []
     async with client_of(options) as client:
@@ -411,9 +414,14 @@ def _texts(
 
 def _others_in_folder(file: Path) -> list[SourceText]:
     """Return the other profiles of a file's folder."""
+    return [each for each in _texts_in(file.parent) if Path(each.file) != file]
+
+
+def _texts_in(folder: Path) -> list[SourceText]:
+    """Return the profiles of a folder; none of one that is still to be made."""
     from proxyd.config.profile_files import read_directory
 
-    return [each for each in read_directory(file.parent) if Path(each.file) != file]
+    return read_directory(folder) if folder.exists() else []
 
 
 def _ends_open(text: SourceText) -> bool:

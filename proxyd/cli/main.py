@@ -11,6 +11,7 @@ from proxyd.cli import (
     add,
     administration,
     advice_verbs,
+    first_files,
     local_profiles,
     notifications,
     probe,
@@ -117,7 +118,7 @@ def completion(options: argparse.Namespace) -> int:
 
 
 _VERBS = (
-    service.serve, service.demo, service.healthcheck,
+    first_files.init, service.serve, service.demo, service.healthcheck,
     administration.DATABASE, administration.migrate, administration.copy, administration.vacuum,
     administration.backup, administration.restore,
     administration.CLUSTER, administration.init,

@@ -58,7 +58,7 @@ def socket_of(settings: Settings) -> str:
     try:
         return socket_address(settings.socket_path)
     except OSError as error:
-        raise unreachable(str(settings.socket_path), error) from error
+        raise unreachable(str(settings.socket_path.absolute()), error) from error
 
 
 def dashboard_of(options: argparse.Namespace) -> str:

@@ -210,12 +210,13 @@ def greeting(
     """Yield the lines of the greeting; ``dashboard`` is its address, and ``link`` that for the first who signs in.
 
     >>> next(greeting(sources=0, rules=0, coming=None, dashboard="http://127.0.0.1:8080/"))
-    'proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page'
+    'proxyd runs, and watches nothing yet'
     """
     if sources:
         yield f"proxyd runs, and watches {with_noun(sources, 'source')} for {with_noun(rules, 'rule')}"
     else:
-        yield "proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page"
+        yield "proxyd runs, and watches nothing yet"
+        yield "to watch a feed or a page: `proxyd add ADDRESS`, in another terminal, in this folder"
     if coming is not None:
         from proxyd.core.model.field_values import local_time
 

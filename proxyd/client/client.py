@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import wraps
+from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
@@ -42,7 +43,7 @@ class Client:
         session = aiohttp.ClientSession(
             connector=aiohttp.UnixConnector(str(path)), timeout=aiohttp.ClientTimeout(total=timeout_s)
         )
-        return cls("http://proxyd", session, str(path))
+        return cls("http://proxyd", session, str(Path(str(path)).absolute()))
 
     @classmethod
     def over_http(cls, base: str, token: str, *, timeout_s: float = 30.0) -> Self:

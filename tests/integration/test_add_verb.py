@@ -78,6 +78,12 @@ def test_a_page_leads_to_its_feed_and_shows_what_would_be_told(
     assert file.read_text(encoding="utf-8") == f"WATCH '{origin}/feed' WHERE title ILIKE '%cve%';\n"
 
 
+def test_a_folder_that_is_not_there_yet_is_made(origin: str, tmp_path: Path) -> None:
+    file = tmp_path / "news" / "blog.profile"
+    assert main(["add", f"{origin}/feed", "--file", str(file)]) == 0
+    assert len(watches(file)) == 1
+
+
 def test_a_page_without_a_feed_is_followed_by_its_text(
     origin: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

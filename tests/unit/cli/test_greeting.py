@@ -23,10 +23,11 @@ def test_the_greeting_says_what_is_watched_when_the_first_probe_comes_and_where_
 
 def test_the_greeting_of_an_empty_daemon_says_how_to_begin() -> None:
     lines = list(greeting(sources=0, rules=0, coming=None, dashboard=ADDRESS))
-    assert "watches nothing yet: `proxyd add ADDRESS`" in lines[0]
-    assert len(lines) == 3
+    assert lines[0] == "proxyd runs, and watches nothing yet"
+    assert "`proxyd add ADDRESS`" in lines[1]
+    assert len(lines) == 4
 
 
 def test_the_greeting_gives_a_link_to_the_first_who_signs_in() -> None:
     lines = list(greeting(sources=0, rules=0, coming=None, dashboard=ADDRESS, link=f"{ADDRESS}welcome/secret"))
-    assert lines[1].startswith(f"dashboard: {ADDRESS}welcome/secret ")
+    assert lines[2].startswith(f"dashboard: {ADDRESS}welcome/secret ")

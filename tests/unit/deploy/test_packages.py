@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -70,6 +71,12 @@ def test_what_all_extras_bring_is_one_extra() -> None:
     part_of_cluster = {"postgresql"}
     assert one.extras | part_of_cluster == EXTRAS.keys() - {"all", "dev"}
     assert set(EXTRAS["postgresql"]) <= set(EXTRAS["cluster"])
+
+
+def test_every_extra_is_described() -> None:
+    _, _, listed = (ROOT / "docs/install.md").read_text(encoding="utf-8").partition("in extras")
+    names = re.findall(r"(?:^\*|;) `(\w+)`:", listed.partition("\n## ")[0], re.MULTILINE)
+    assert sorted(names) == sorted(EXTRAS.keys() - {"dev"})
 
 
 def test_what_extras_bring_is_tested_in_the_same_versions() -> None:
