@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import get_args
@@ -89,6 +89,17 @@ def check_bounds(scope: Scope, profiles: Sequence[str], limits: OwnerLimits = NO
     for each in profiles if scope == "write" else ():
         if not 1 <= len(each) <= 100 or not each.isprintable() or MARK in each or each in {".", ".."}:
             raise BadRequestError(f"{each!r} cannot be the name of a profile that somebody writes alone")
+
+
+def written_profiles(written: str, known: Collection[str]) -> list[str]:
+    """Return the profiles that a field of a form names, with commas between; the name of a known one may have commas.
+
+    >>> written_profiles(" a, b,a", {"a"}), written_profiles("a, b", {"a, b"}), written_profiles("", ())
+    (['a', 'b'], ['a, b'], [])
+    """
+    if written in known:
+        return [written]
+    return list(dict.fromkeys(name for each in written.split(",") if (name := each.strip())))
 
 
 async def token_of(queries: Queries, header: str, *, may_be_bound: bool = False) -> Token | None:

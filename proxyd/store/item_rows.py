@@ -140,9 +140,13 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class UnreadCounts:
-    """How many items are unread, by source; ``is_more`` if there may be others that were not counted."""
+    """How many items are unread and when the newest was seen, in unix seconds, by source.
+
+    ``is_more`` if there may be others that were not counted.
+    """
 
     by_source: Mapping[str, int]
+    newest_s: Mapping[str, float]
     is_more: bool
 
     @property
@@ -214,8 +218,11 @@ class SqlReading:
 
         def read(connection: Connection) -> UnreadCounts:
             scan = _Scan(connection, replace(shelf, view=View.UNREAD), None)
-            found = Counter(row.source_id for row in islice(scan.rows(), MOST_COUNTED))
-            return UnreadCounts(found, scan.broken_off_at is not None or found.total() >= MOST_COUNTED)
+            found, newest_s = Counter[str](), dict[str, float]()
+            for row in islice(scan.rows(), MOST_COUNTED):
+                found[row.source_id] += 1
+                newest_s.setdefault(row.source_id, row.seen_s)  # they come with the newest first
+            return UnreadCounts(found, newest_s, scan.broken_off_at is not None or found.total() >= MOST_COUNTED)
 
         return await self._people.call(read)
 

@@ -85,7 +85,10 @@ async def test_a_phone_lists_reads_and_marks(running: Running) -> None:
     (of_s,) = (each for each in listed if each["id"] == "feed/s")
     (folder,) = of_s["categories"]
     assert folder["id"] in [each["id"] for each in (await phone.get("tag/list"))["tags"]]
-    counts = {each["id"]: each["count"] for each in (await phone.get("unread-count"))["unreadcounts"]}
+    unread = (await phone.get("unread-count"))["unreadcounts"]
+    counts = {each["id"]: each["count"] for each in unread}
+    newest_s = {each["id"]: int(each["newestItemTimestampUsec"]) / 1e6 for each in unread}
+    assert newest_s["feed/s"] < newest_s["feed/a/b c"] == newest_s[READING] == T0 + 20.0
     assert (counts["feed/s"], counts["feed/a/b c"], counts[READING], counts[folder["id"]]) == (2, 1, 3, 3)
     assert await titles(phone, READING) == ["Other", "B", "A"]
     assert await titles(phone, "feed/a/b c") == ["Other"]

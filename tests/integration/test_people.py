@@ -442,6 +442,13 @@ async def test_an_invitation_never_widens_what_somebody_reads_by_omission(api: R
     assert (await browser.post("/people", {"name": "kid", "scope": "admin"}))[0].status == 422
     assert (await browser.post("/people", {"name": "kid", "scope": "read", "profile": "Nowhere"}))[0].status == 422
     assert [(each.scope, each.profiles) for each in await queries.people.all()] == [("read", ("Own",))]
+    await browser.post("/people", {"name": "kid", "scope": "read", "profile": "Own, Other"})
+    assert [each.profiles for each in await queries.people.all()] == [("Own", "Other")]
+    answer, _ = await browser.post("/tokens", {"name": "program", "scope": "read", "profile": "Own,Other,"})
+    assert answer.status == 201
+    assert [set(each.profiles) for each in await queries.access.tokens() if each.name == "program"] == [
+        {"Own", "Other"}
+    ]
 
 
 async def test_limits_are_given_on_the_page_shown_there_and_kept_by_an_invitation_without_any(

@@ -202,6 +202,11 @@ async def test_a_receiver_is_made_tried_changed_and_removed_without_writing(
     of_kind = {each.kind: json.loads(each.body) for each in answering.sent}
     assert of_kind["webhook"]["data"] == {"receiver": "on call"}
     assert of_kind["mail"]["data"]["message"]["rows"] == ["Test from proxyd: what is told to on call comes here"]
+    assert "A test message was sent to <bdi>on call</bdi>" in page
+    await browser.post("/receivers", {"name": "closed", "to": "ntfy://closed"})
+    assert (
+        "Nothing accepted the test message for <bdi>closed</bdi>" in (await browser.post("/receivers/closed/test"))[1]
+    )
     opened = await browser.get("/receivers/on%20call/change")
     assert "CHANNEL 'ntfy://[hidden 1]'" in unescape(opened[1])
     text = field_of_text(opened[1]).replace("me@", "you@")

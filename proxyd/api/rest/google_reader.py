@@ -50,7 +50,7 @@ from proxyd.core.model.profile import found_name
 from proxyd.daemon.declared_texts import API_TEXT
 from proxyd.daemon.reading import ItemReader
 from proxyd.store.api_rows import Token
-from proxyd.store.item_rows import MOST_COUNTED, MarkedPlace, PlaceFilter, Shelf, View
+from proxyd.store.item_rows import MOST_COUNTED, MarkedPlace, PlaceFilter, Shelf, UnreadCounts, View
 
 if TYPE_CHECKING:
     from proxyd.api.queries import Queries
@@ -159,7 +159,7 @@ class GoogleReader:
         reader = reader_of(request)
         counts = await self._reading.stored.count(await self._reading.shelf(View.UNREAD, reader))
         folders = await self._reading.folders_of(reader)
-        found = await asyncio.to_thread(_count_unread, counts.by_source, folders)
+        found = await asyncio.to_thread(_count_unread, counts, folders)
         return await json_answer({"max": MOST_COUNTED, "unreadcounts": found})
 
     # -- items
@@ -431,11 +431,19 @@ def _subscriptions(
     ]
 
 
-def _count_unread(by_source: Mapping[str, int], folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
-    counts = {f"feed/{name}": count for name, count in by_source.items()}
-    counts |= {f"{_LABEL}{name}": sum(by_source.get(each, 0) for each in its) for name, its in folders.items()}
-    counts[f"{_STATE}reading-list"] = sum(by_source.values())
-    return [{"id": name, "count": count, "newestItemTimestampUsec": "0"} for name, count in counts.items() if count]
+def _count_unread(counts: UnreadCounts, folders: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+    streams: dict[str, Collection[str]] = {f"feed/{name}": (name,) for name in counts.by_source}
+    streams |= {f"{_LABEL}{name}": counts.by_source.keys() & its for name, its in folders.items()}
+    streams[f"{_STATE}reading-list"] = counts.by_source.keys()
+    return [
+        {
+            "id": name,
+            "count": sum(counts.by_source[each] for each in its),
+            "newestItemTimestampUsec": str(int(max(counts.newest_s[each] for each in its) * 1e6)),
+        }
+        for name, its in streams.items()
+        if its
+    ]
 
 
 def _item(item: PhoneItem, folders: Mapping[str, frozenset[str]], declaration: Declaration) -> dict[str, Any]:

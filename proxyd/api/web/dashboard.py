@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from proxyd.api.auth import SCOPES, new_token
+from proxyd.api.auth import SCOPES, new_token, written_profiles
 from proxyd.api.bounds import Within
 from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
@@ -268,14 +268,16 @@ class _TokenPages:
 
     async def _make(self, form: dict[str, str]) -> str:
         known = self._profiles.declaration.profiles
-        if (profile := form["profile"]) and profile not in known:
-            raise BadRequestError(str(no_such("profile", profile, known)))
+        profiles = written_profiles(form["profile"], known)
+        for each in profiles:
+            if each not in known:
+                raise BadRequestError(str(no_such("profile", each, known)))
         token, shown = new_token(
             form["name"],
             cast("Scope", form["scope"]),  # new_token refuses others
             now_s=self._clock.time_s(),
             expires_in_s=_seconds_of(form["days"]),
-            profiles=(profile,) if profile else (),
+            profiles=profiles,
         )
         await self._access.add_token(token)
         return shown

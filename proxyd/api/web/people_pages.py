@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from proxyd.api.auth import SCOPES
+from proxyd.api.auth import SCOPES, written_profiles
 from proxyd.api.passwords import invite, invite_by_mail, remove
 from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
@@ -38,7 +38,7 @@ class PeoplePages:
         given = await read_form(request)
         name, scope = given.get("name", "").strip(), cast("Scope", given.get("scope", "read"))
         profile, mail, unsent = given.get("profile", "").strip(), given.get("mail", "").strip(), ""
-        who = self._queries, name, scope, [profile] if profile else []
+        who = self._queries, name, scope, written_profiles(profile, self._queries.profiles.declaration.profiles)
         written = {kind: number for kind in _LIMITS if (number := given.get(kind, "").strip())}
         try:
             limits = _limits_of(written)

@@ -104,10 +104,10 @@ def _place(delivery: Delivery) -> str:
     """Return where a delivery leads; the path of a webhook may be as good as a password.
 
     >>> from proxyd.core.model.delivery import SecretRef
-    >>> _place(WebhookDelivery("https://hooks.example/T0/x", SecretRef("env", "SECRET_A")))
-    'https://hooks.example/…'
+    >>> _place(WebhookDelivery("https://me:pw@[2001:db8::1]:8443/T0/x", SecretRef("env", "SECRET_A")))
+    'https://[2001:db8::1]:8443/…'
     """
     if isinstance(delivery, WebhookDelivery):
         parts = urlsplit(delivery.url)
-        return f"{parts.scheme}://{parts.hostname}/…"
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
     return shown_endpoint(delivery.kind, delivery.endpoint)
