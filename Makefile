@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 DIST := dist
 unexport PYTHONDONTWRITEBYTECODE  # every process of the tests would compile all modules again
 
-.PHONY: setup run test test-all lint types imports unit soak lock wheel sbom audit licences clean
+.PHONY: setup run test test-all lint types imports unit soak lock wheel deb sbom audit licences clean
 
 setup: $(STAMP)
 
@@ -74,6 +74,11 @@ lock: setup
 wheel: setup
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir $(DIST) .
+
+# A Debian package of the wheel, for the Debian that builds it.
+deb: wheel
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PIP="$(BIN)/python -m pip" deploy/debian/build.sh \
+		$(DIST)/proxyd-$$($(BIN)/python -c 'import proxyd; print(proxyd.__version__)')-py3-none-any.whl $(DIST)
 
 # What the image and an installation by the lock hold, as CycloneDX.
 sbom: setup

@@ -221,7 +221,7 @@ def greeting(
         from proxyd.core.model.field_values import local_time
 
         at = local_time(coming.start_s, zone)
-        yield f"the first probe is that of {coming.probe.source_id}, at {at:%H:%M:%S}; `proxyd top` shows them live"
+        yield f"the first probe is that of {coming.probe.source_id}, at {at:%H:%M:%S}; `proxyd plan` lists more"
     if link is None:
         yield f"dashboard: {dashboard} (who has no password gets a link: `proxyd person invite NAME --scope write`)"
     else:
