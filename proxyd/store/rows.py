@@ -20,7 +20,7 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.core.model.profile import Digest
 from proxyd.core.planning.queue.planned_source import SourceRecord
-from proxyd.core.rates.model_fit import NO_FIT, ModelFit
+from proxyd.core.rates.model_fit import NO_FIT, ItemGaps, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.shown_events import texts_of, told_update
@@ -38,7 +38,7 @@ ACCOUNT_FIELDS = tuple(field.name for field in fields(Calibration))
 _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
 _HIDDEN = ("hidden", "hidden_since_s")
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
-_NO_FIT = [getattr(NO_FIT, name) for name in _FIT_FIELDS]
+_NO_FIT = json.loads(json.dumps([getattr(NO_FIT, name) for name in _FIT_FIELDS]))
 _NO_HEALTH = "{}"
 _SOURCE_COLUMNS, _STREAM_COLUMNS = tuple(t.sources.columns.keys()), tuple(t.streams.columns.keys())
 _OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s")  # SQLite returns a new float for each
@@ -119,9 +119,14 @@ def source_state(row: Row[Any]) -> SourceState:
         **values,
         validators=NO_VALIDATORS if validators == (None, None) else Validators(*validators),
         rate=rate,
-        fit=NO_FIT if not fit or fit == _NO_FIT else ModelFit(*fit),
+        fit=NO_FIT if not fit or fit == _NO_FIT else _fit(fit),
         health=UNKNOWN_HEALTH if health == _NO_HEALTH else SourceHealth.of_values(json.loads(health)),
     )
+
+
+def _fit(values: list[Any]) -> ModelFit:
+    found = ModelFit(*values)
+    return replace(found, gaps=ItemGaps(*found.gaps))
 
 
 def account(row: Row[Any]) -> Calibration:

@@ -17,7 +17,7 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.queue.planned_source import SourceRecord
-from proxyd.core.rates.model_fit import ModelFit
+from proxyd.core.rates.model_fit import ItemGaps, ModelFit
 from proxyd.core.rules.known.context import HistoryQuery, StoreQuery
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.state import (
@@ -367,9 +367,10 @@ async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
 
 async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
     day_s, one = 86400.0, Calibration(1, 2, 1.5, 2, 1.5, 60.0, 45.0, 2, 1.25, 1, 0.5)
+    gaps = ItemGaps(5.0, 3.0, 6.0, 1.5, 4.0)
     for name, at_s in (("a", 5.0), ("a", 7.0), ("b", 6.0), ("a", day_s + 1.0), ("a", 9 * day_s)):
         outcome = ProbeOutcome(name, OutcomeKind.CHANGED, at_s, at_s, 200)
-        state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0))
+        state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0, gaps=gaps))
         await store.record(observed(state, outcome, calibration=one))
     three = Calibration(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (9, one)]
@@ -377,7 +378,7 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
     late = ProbeOutcome("a", OutcomeKind.CHANGED, 8.5 * day_s, 8.5 * day_s, 200)
     await store.record(observed(SourceState("a", "https://s.example/"), late, calibration=one))
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
-    assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0)
+    assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0, gaps=gaps)
     assert await expire(store.writer, 10 * day_s, retention_s=8.5 * day_s) == 1
     assert [day for day, _ in await store.history.accounts(0.0)] == [1, 8, 9]
 

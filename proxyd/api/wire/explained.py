@@ -15,11 +15,13 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
+from proxyd.core.rates.model_fit import ItemGaps
 from proxyd.core.rules.answers.explanation import Explanation, KeptPromise, RulePolicy, chance_text, item_to_count
 from proxyd.core.rules.known.state import ITEMS
 from proxyd.core.rules.programs.stream_state import Spell
 
 _EVEN = 1.05
+_UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 
 
 def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
@@ -177,12 +179,25 @@ def _week_lines(found: Explanation) -> list[str]:
     if found.is_host_bound:
         advice = "more than elsewhere, because host_spacing, host_budget or robots.txt limit the probes of its host"
     lines = [f"price: {price} ({advice})"]
-    if not found.week:
+    if found.gaps is not None:
+        lines.append(f"planned by the age of its newest item: {_gap_text(found.gaps)}")
+    if not found.week or found.gaps is not None:
         return lines
     busiest = max(found.week)
     if busiest > _EVEN:
         lines.append(f"week: busiest {_busiest_hour(found.week)}, {busiest:.1f} times its mean")
     return lines
+
+
+def _gap_text(gaps: ItemGaps) -> str:
+    """Return how far items are apart.
+
+    >>> _gap_text(ItemGaps.of_times([day * 86400.0 + day % 2 * 3600.0 for day in range(30)]))
+    'the next one comes about 24 hours later, give or take 2.5'
+    """
+    unit_s, unit = next(each for each in _UNITS if gaps.mean_s >= 2 * each[0] or each[0] == 60.0)
+    mean, deviation = _amount(gaps.mean_s / unit_s, 2), _amount(gaps.deviation_s / unit_s, 2)
+    return f"the next one comes about {mean} {unit} later, give or take {deviation}"
 
 
 def _busiest_hour(week: Sequence[float]) -> str:

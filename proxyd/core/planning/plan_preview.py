@@ -27,9 +27,13 @@ def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, Choice]]:
     while now < epoch.stop:
         choice = planner.choose(now)
         for planned in choice.probes:
-            planner.finish(planned.probe.source_id, planned.start_s, seen=True)
+            planner.finish(planned.probe.source_id, planned.start_s, seen=True, learn=_assume_items)
         yield now, choice
         now = max(now + 1, planner.queues.next_wake(now))
+
+
+def _assume_items(source: PlannedSource) -> None:
+    source.gaps = source.gaps.assume_items(source.last_seen_s or 0.0)
 
 
 def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:

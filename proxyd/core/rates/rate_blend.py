@@ -353,6 +353,18 @@ def gamma_share(shape: float, x: float) -> float:
     return 1.0 - factor / _fraction(x + 1.0 - shape, terms)
 
 
+def log_gamma_rest(shape: float, x: float) -> float:
+    """Return the logarithm of ``1 - gamma_share(shape, x)``, also where that is next to nothing.
+
+    >>> round(log_gamma_rest(1.0, 900.0), 9), round(log_gamma_rest(2.0, 0.5), 9)
+    (-900.0, -0.094534892)
+    """
+    if x < shape + 1.0:
+        return log1p(-gamma_share(shape, x))
+    terms = ((-n * (n - shape), x + 1.0 - shape + 2.0 * n) for n in count(1))
+    return shape * log(x) - x - lgamma(shape) - log(_fraction(x + 1.0 - shape, terms))
+
+
 def gamma_quantile(shape: float, share: float) -> float:
     """Return the ``x`` of which ``gamma_share`` is a share between 0 and 1: by Newton's method, kept in an interval.
 

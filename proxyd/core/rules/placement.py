@@ -240,6 +240,7 @@ class SourcePlacement:
         planned.matching = self._known.matching(source.source_id)
         planned.window = _full_window(state)
         planned.dispersion = state.fit.dispersion
+        planned.gaps = state.fit.gaps
         self._follow(planned, outcome, observation)
         if not outcome.is_push:
             self._planner.limits.hosts.note_outcome(planned.host, outcome)
@@ -315,6 +316,7 @@ class SourcePlacement:
             fresh_until_s=state.fresh_until_s,
             window=_full_window(state),
             dispersion=state.fit.dispersion,
+            gaps=state.fit.gaps,
             matching=self._known.matching(source.source_id),
             pushed_until_s=self._hubs.pushes_until_s(source.source_id),
             probe_units=source.probe_units,
@@ -358,7 +360,8 @@ class SourcePlacement:
             placed.rate_per_s, placed.items_known = record.rate_per_s, record.items_known
         if self._planner.week is not None and placed.last_seen_s is not None:
             seen_s, counted_s = placed.last_seen_s, record.counted_s
-            self._planner.week.follow(placed.source_id, placed.rate_per_s, placed.weight_at_price, seen_s, counted_s)
+            told = placed.source_id, placed.rate_per_s, placed.weight_at_price, seen_s, placed.gaps
+            self._planner.week.follow(*told, counted_s)
         epochs = range(
             self._epoch_at(self._grid.chronon_at(record.as_of_s)), self._epoch_at(self._grid.chronon_at(now_s))
         )

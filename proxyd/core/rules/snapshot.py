@@ -44,6 +44,7 @@ class Fleet:
         self.source_ids: list[str] = []
         self._rows: list[Floats] = []  # part by part, the values of the columns of each source
         self._weeks: list[WeekCounts] = []
+        self._gaps: list[tuple[float, ...]] = []  # shape, mean and newest item of those that are planned by age
         self._even: list[bool] = []  # whether its week is off, so that it is planned as if every hour were alike
         self._doe: dict[str, tuple[tuple[int, float], ...]] = {}  # the probes and seconds of DOE rules
         self._matching: list[float] = []  # the share of each source's events that each of its rules counts
@@ -74,7 +75,7 @@ class Fleet:
             is_asked = source.demands.in_week and programs.keys() >= set(source.demands.in_week)
             if source.last_seen_s is None or not is_asked or source.source_id not in sources:
                 continue
-            kind = self._kind(source, programs)
+            kind, gaps = self._kind(source, programs), source.gaps
             row = (
                 source.rate_per_s,
                 source.weight_at_price,
@@ -89,6 +90,7 @@ class Fleet:
             self.source_ids.append(source.source_id)
             self._matching += [known.matching_share(name, source.source_id) for name in self._asking[kind]]
             self._weeks.append(known.estimates.week(sources[source.source_id], self._now_s))
+            self._gaps.append((gaps.shape_to_plan_by, gaps.mean_s, gaps.newest_s or 0.0))
             self._even.append(known.estimates.week_is_off(source.source_id))
             if quotas := tuple(d.quota for d in source.demands.rules if d.quota is not None):
                 self._doe[source.source_id] = quotas
@@ -169,6 +171,7 @@ class Fleet:
             most_per_s=self._spare_per_s,
             slot_factor=self._slot_factor,
             even=np.array(self._even) if any(self._even) else None,
+            gaps=np.array(self._gaps) if any(shape for shape, *_ in self._gaps) else None,
             host_of=host_of,
             host_per_s=self._host_per_s,
             host_k=concentrations(self._changes_by_number, host_of, rates, of_week, self._week_s),

@@ -21,6 +21,7 @@ from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
+from proxyd.core.rates.model_fit import ItemGaps, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
@@ -360,7 +361,11 @@ def _states_of_history(terms: Terms) -> tuple[dict[str, SourceState], dict[str, 
             counts = counts.seen(evidence)
         name = str(number)
         states[name] = SourceState(
-            name, f"https://example/{name}", first_contact_s=terms.start_s, last_success_s=terms.start_s, rate=rate
+            *(name, f"https://example/{name}"),
+            first_contact_s=terms.start_s,
+            last_success_s=terms.start_s,
+            rate=rate,
+            fit=ModelFit(gaps=ItemGaps.of_times(times[times > begun_s].tolist())),
         )
         weeks[name] = counts
     return states, weeks

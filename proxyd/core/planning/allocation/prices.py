@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.allocation.timetable import LEVELS, PER_OCTAVE, Timetable
+from proxyd.core.rates.age_hazards import age_hazards
 
 _BISECTIONS = 40
 _LOWEST = float(LEVELS[0])
@@ -137,8 +138,16 @@ def allocate(
 class Frequencies:
     """Frequencies of all sources as functions of the logarithms of their prices."""
 
-    def __init__(self, tables: Sequence[Timetable], table_of: Ints, rate: Floats) -> None:
+    def __init__(
+        self, tables: Sequence[Timetable], table_of: Ints, rate: Floats, *, gaps: Floats | None = None
+    ) -> None:
         self.rate, self.tables = rate, tables
+        # of sources that are planned by age: the shape of the gaps between items and their mean in slots, (sources, 2)
+        self._by_age: list[tuple[float, Ints, Floats]] = []
+        if gaps is not None:
+            for shape in np.unique(gaps[gaps[:, 0] > 0, 0]).tolist():
+                some = np.flatnonzero(gaps[:, 0] == shape)
+                self._by_age.append((shape, some, gaps[some, 1]))
         with np.errstate(divide="ignore"):
             self.log_rate = np.log2(rate)
         self._frequency = np.concatenate([table.frequency for table in tables])
@@ -153,6 +162,8 @@ class Frequencies:
         level = log_price - self.log_rate
         low = level < LEVELS[0]
         frequency = np.where(low, self._dense * np.exp2(-np.maximum(level, _NO_PRICE) / 2), frequency)
+        for shape, some, gap in self._by_age:
+            frequency[some] = age_hazards(shape).probes(frequency[some] * gap) / gap
         return np.where(self.rate > 0, frequency, 0.0)
 
     def delays(self, log_price: Floats) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, inf, sqrt
+from math import floor, inf, log2, sqrt
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turn, turns
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
+from proxyd.core.rates.age_hazards import FEWEST_PROBES, age_hazards
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
 _SAMPLE = 10_000  # number of sources that represent a larger fleet in the search for the slots' prices
@@ -88,6 +89,9 @@ class FleetDemand:
     phase_s: Floats | None = None  # how much later the slots of each source begin: probes of a slot are spread over it
     slot_factor: Floats | None = None  # extra price of each slot from an earlier plan, which saves rounds; (slots,)
     losses: Sequence[Losses] = ()  # of the items of each shape, besides their delay
+    # of sources that are planned by the age of their newest item: shape and mean of the gaps between items, and the
+    # newest one; the shape is 0 for all others, shape (sources, 3)
+    gaps: Floats | None = None
 
 
 class WeekCosts:
@@ -162,6 +166,7 @@ _Number = TypeVar("_Number", Floats, float)
 _LOWEST = float(LEVELS[0])
 _JUMP = 1.5  # quotient of the frequencies of two rows, as at a life
 _EVEN = 1.3  # quotient of the longest and the shortest gap of a row
+_ONE_ITEM = 1.2  # up to so many items in a mean gap by the rate, which changes more slowly than gaps
 _NOBODY = np.zeros(0, dtype=np.int64)
 
 
@@ -216,6 +221,8 @@ class ProbeAllocator:
         self.weights: Floats = np.ones(sources) if demand.weights is None else demand.weights
         self.last_s: Floats = np.full(sources, demand.last_s, dtype=np.float64)
         self.due_s: Floats = np.full(sources, -np.inf)
+        self.gaps = demand.gaps
+        self._by_age = None if demand.gaps is None else demand.gaps[:, 0] > 0  # until the next plan no others are
         self._build(limits)
         self.reprice(limits, now_s=now_s)
 
@@ -230,6 +237,11 @@ class ProbeAllocator:
             slot_s = self.grid.slot_s
             self.drift.follow_all(sources, before * slot_s, self._weigh(sources) * slot_s)
         self._plan(sources)
+
+    def note_gaps(self, source: int, gaps: tuple[float, float, float]) -> None:
+        """Note shape, mean and newest item of a source that the plan found regular; others wait for the next plan."""
+        if self.gaps is not None and self._by_age is not None and self._by_age[source]:
+            self.gaps[source] = gaps
 
     def note_probe_of(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
         """Note a probe of one source, and the new estimates of its rate and weight."""
@@ -313,7 +325,7 @@ class ProbeAllocator:
 
     def frequencies(self) -> Frequencies:
         """Return the frequencies of all sources as functions of their prices."""
-        return Frequencies(self.tables, self.table_of, self._weigh() * self.grid.slot_s)
+        return Frequencies(self.tables, self.table_of, self._weigh() * self.grid.slot_s, gaps=self._gaps_in_slots())
 
     def loads(self) -> Floats:
         """Return the long-run mean number of probes in each slot of the week at the present prices, shape (slots,)."""
@@ -332,7 +344,8 @@ class ProbeAllocator:
         """Return the mean time between two probes of a source at its price, in seconds; infinity without probes."""
         rate = self._weigh(slice(source, source + 1)) * self.grid.slot_s
         price = np.log2(self._prices_of(np.array([source])))
-        one = Frequencies([self.tables[self.table_of[source]]], np.zeros(1, dtype=np.int64), rate)
+        gaps = self._gaps_in_slots(slice(source, source + 1))
+        one = Frequencies([self.tables[self.table_of[source]]], np.zeros(1, dtype=np.int64), rate, gaps=gaps)
         (probes,) = one.frequencies(price)
         return self.grid.slot_s / float(probes) if probes > 0 else inf
 
@@ -359,6 +372,11 @@ class ProbeAllocator:
             some = np.flatnonzero(self._curve_of[sources] == row)
             cost[some] += self._costs.kept(losses, self._curve_of[sources[some]], start[some], finish[some])
         gain: Floats = self._weigh(sources) * cost / self._prices_of(sources)
+        if (aged := self._aged(sources)).size:
+            some = sources[aged]
+            passed = (np.broadcast_to(now_s, start.shape)[aged] - self.last_s[some]) / self.grid.slot_s
+            wait = np.maximum(self.due_s[some] - self.last_s[some], 1e-6) / self.grid.slot_s
+            gain[aged] = np.maximum(passed / wait, 0.0) ** 2
         return gain
 
     def reach_s(self, source: int, items: float) -> float:
@@ -489,6 +507,47 @@ class ProbeAllocator:
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         due[mixed] = last[mixed] + gap[mixed] * slot_s
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last), np.inf)
+        aged = self._aged(sources)
+        for source in sources[aged[rates[aged] > 0]].tolist():
+            self.due_s[source] = self._due_by_age(source, float(self.due_s[source]))
+
+    def _gaps_in_slots(self, sources: Ints | slice = _ALL) -> Floats | None:
+        """Return shape and mean of the gaps of sources that are planned by age, shape (n, 2)."""
+        return None if self.gaps is None else self.gaps[sources, :2] / (1.0, self.grid.slot_s)
+
+    def _aged(self, sources: Ints) -> Ints:
+        """Return the places of the sources that are planned by the age of their newest item."""
+        return _NOBODY if self.gaps is None else np.flatnonzero(self.gaps[sources, 0])
+
+    def _due_by_age(self, source: int, due_s: float) -> float:
+        """Return when a source is due whose next item comes at a rate that depends on the age of the newest.
+
+        At each age it is probed as often as a source of that rate. If it has few probes, it is due by its mean rate.
+        """
+        assert self.gaps is not None
+        last, gaps = float(self.last_s[source]), self.gaps[source].tolist()
+        shape, mean_s, newest_s = map(float, gaps)
+        hazards = age_hazards(shape)
+        as_many, *probes = self._probes_in_gap(source, np.append(1.0, hazards.factors)).tolist()
+        if as_many < FEWEST_PROBES:
+            return due_s
+        return last + hazards.wait(np.array(probes), (last - newest_s) / mean_s) * mean_s
+
+    def _probes_in_gap(self, source: int, factors: Floats) -> Floats:
+        """Return how many probes of a source a mean gap has, if items come ``factors`` times as often."""
+        assert self.gaps is not None
+        mean = float(self.gaps[source, 1]) / self.grid.slot_s
+        # in a batch come several items; otherwise the mean gap is known better than the rate
+        items = max(1.0, float(self.rate_per_s[source] * self.gaps[source, 1]) / _ONE_ITEM)
+        levels = log2(self.price_of(source) * mean / (float(self.weights[source]) * items)) - np.log2(factors)
+        found: Floats = self.tables[self.table_of[source]].frequencies(levels) * mean
+        return found
+
+    def is_by_age(self, source: int) -> bool:
+        """Whether a source is planned by the age of its newest item."""
+        if self.gaps is None or not self.gaps[source, 0] > 0 or not self.rate_per_s[source] * self.weights[source] > 0:
+            return False
+        return bool(self._probes_in_gap(source, np.ones(1))[0] >= FEWEST_PROBES)
 
     def _due_s(self, source: int) -> float:
         """Return when one source is due after its last probe; the same as ``_plan``, without arrays."""
@@ -512,8 +571,8 @@ class ProbeAllocator:
             gap = min(
                 gap, sqrt(2 * price / (rate * max(float(self._costs.at_slot(self._curve_of[source], slot)), 1e-9)))
             )
-        due = monday + (since + gap) * slot_s if gap >= 1.0 and not is_mixed else last + gap * slot_s
-        return max(due, last)
+        due = max(last, monday + (since + gap) * slot_s if gap >= 1.0 and not is_mixed else last + gap * slot_s)
+        return self._due_by_age(source, due) if self.gaps is not None and self.gaps[source, 0] > 0 else due
 
 
 def _of_probes(share: _Number, fewer: _Number) -> _Number:

@@ -104,6 +104,12 @@ class Timetable:
         lost /= max(float((factors * weights).mean()), _EVEN)
         return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights), lost), dense)
 
+    def frequencies(self, levels: Floats) -> Floats:
+        """Return the probes a slot in the long run at any levels, also at those that have no row."""
+        rows = np.interp(levels, LEVELS, self.frequency)
+        found: Floats = np.where(levels < _LOWEST, self.dense * np.exp2(-levels / 2), rows)
+        return found
+
     @classmethod
     def _count_probes(cls, factors: Floats, losses: Losses, gaps: Floats) -> Timetable:
         """Return how often sources of counted items are probed; their next probe is not looked up here.

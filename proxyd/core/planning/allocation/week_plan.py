@@ -20,6 +20,7 @@ from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
 from proxyd.core.planning.policies.doe import doe_slots
+from proxyd.core.rates.model_fit import NO_GAPS, ItemGaps
 from proxyd.core.rates.siblings import BIN_S
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
@@ -71,8 +72,8 @@ class WeekPlan:
         """Return a plan that follows other probes; unchanging data is shared."""
         week: WeekPlan = copy(self)
         allocator = copy(self._allocator)
-        for name in ("last_s", "due_s", "rate_per_s", "weights"):
-            setattr(allocator, name, getattr(allocator, name).copy())
+        for name in ("last_s", "due_s", "rate_per_s", "weights", "gaps"):
+            setattr(allocator, name, copy(getattr(allocator, name)))
         allocator.drift = self._allocator.drift and self._allocator.drift.copy()
         week._allocator, week._told = allocator, self._told.copy()
         return week
@@ -186,7 +187,13 @@ class WeekPlan:
         return 0.0 if self._zone_s is None else float(self._zone_s[number])
 
     def follow(
-        self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float, counted_s: float | None = None
+        self,
+        source_id: str,
+        rate_per_s: float,
+        weight: float,
+        last_seen_s: float,
+        gaps: ItemGaps = NO_GAPS,
+        counted_s: float | None = None,
     ) -> None:
         """Plan a source again after a probe; does nothing if nothing changed or the plan does not know it."""
         # ``counted_s`` is what ``effective_time_s`` returned for this probe, if a restart came since.
@@ -196,7 +203,16 @@ class WeekPlan:
         self._told[:, number] = told
         seen_s = self.effective_time_s(source_id, last_seen_s) if counted_s is None else counted_s
         now_s = float(self._cycle.week_s(seen_s)) + self._ahead_s(number)
+        self._allocator.note_gaps(number, self._gaps(number, gaps))
         self._allocator.note_probe_of(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
+
+    def _gaps(self, number: int, gaps: ItemGaps) -> tuple[float, float, float]:
+        """Return shape, mean and newest item of a source in the cycle's time; the shape is 0 if it has no use."""
+        shape = gaps.shape_to_plan_by
+        if not shape or gaps.newest_s is None:
+            return 0.0, 1.0, 0.0
+        newest_s = float(self._cycle.week_s(gaps.newest_s)) + self._ahead_s(number)
+        return shape, gaps.mean_s * self._cycle.speed, newest_s
 
     def effective_time_s(self, source_id: str, last_seen_s: float) -> float:
         """Return when a probe that saw a source now counts as made: when it was due, if that was in this chronon."""
@@ -261,6 +277,11 @@ class WeekPlan:
             )
             found += due.tolist()
         return [hosts.names[number] for number in found]
+
+    def is_by_age(self, source_id: str) -> bool:
+        """Whether a source is planned by the age of its newest item, not by its week."""
+        number = self._numbers.get(source_id)
+        return number is not None and self._allocator.is_by_age(number)
 
     def number(self, source_id: str) -> int | None:
         """Return the number of a source in this plan, or ``None`` if the plan does not know it."""
@@ -367,7 +388,17 @@ def _demand_of(state: FleetState) -> FleetDemand:
         phase_s=turns(np.arange(len(state.source_ids))) * state.slot_s,
         slot_factor=state.slot_factor,
         losses=[losses[number] for number in loss.tolist()],
+        gaps=_gaps(state),
     )
+
+
+def _gaps(state: FleetState) -> Floats | None:
+    """Return shape, mean and newest item of each source in the cycle's time, shape (sources, 3)."""
+    if state.gaps is None:
+        return None
+    zone_s = 0.0 if state.zone_s is None else state.zone_s
+    shape, mean_s, newest_s = state.gaps.T
+    return np.stack([shape, mean_s * state.cycle.speed, state.cycle.week_s(newest_s) + zone_s], axis=1)
 
 
 def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:

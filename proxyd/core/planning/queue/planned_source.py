@@ -12,6 +12,7 @@ from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness.host_budgets import HostBudgets, ProbeLog, ScopeBlocks
+from proxyd.core.rates.model_fit import NO_GAPS, ItemGaps
 
 _NEVER: Mapping[Constraint, int] = {}  # shared by all that were never held back
 _KNOWN_ITEMS = 4.0  # four of five rates are then within a factor of two
@@ -40,6 +41,7 @@ class PlannedSource:
     window: int | None = None  # how many items the feed shows; ``None`` if nothing slides off
     dispersion: float = 1.0  # variance over mean of the number of items that a probe finds
     matching: float = 1.0  # the share of its events, by weight, that match its rules
+    gaps: ItemGaps = NO_GAPS  # between its items
     wake: Chronon = 0
     probe_units: int = 1  # what a probe costs, in probes of the budget
     postponed: Mapping[Constraint, int] = field(default_factory=lambda: _NEVER)
@@ -83,7 +85,7 @@ class PlannedSource:
     def follow(self, week: WeekPlan) -> None:
         """Tell a plan of the week when the source was last seen, and its rate and weight."""
         if self.last_seen_s is not None:
-            week.follow(self.source_id, self.rate_per_s, self.weight_at_price, self.last_seen_s)
+            week.follow(self.source_id, self.rate_per_s, self.weight_at_price, self.last_seen_s, self.gaps)
 
     def note_seen(self, now_s: float, chronon: Chronon | None) -> None:
         """Note that its state was seen; ``chronon`` is the one in which the probe was chosen, ``None`` if none was."""

@@ -21,6 +21,7 @@ from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rates.model_fit import ItemGaps
 from proxyd.core.rates.rate_blend import gamma_share
 from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S
 from proxyd.core.rules.decider import Decider
@@ -169,6 +170,7 @@ class Explanation:
     price_item_s: float | None = None
     fleet_price_item_s: float | None = None
     week: tuple[float, ...] = ()  # factors of the rate by hour of the week in UTC, once the week is planned
+    gaps: ItemGaps | None = None  # if it is planned by the age of its newest item, not by its week
     misfit: Misfit | None = None
     rate_range_per_day: tuple[float, float] = (0.0, inf)  # the range in which the rate lies in four of five cases
     # ``policies``, ``intervals``, ``counted``: by rule: its policy, the start and end of the interval that it expects
@@ -199,7 +201,7 @@ class Explanation:
     @property
     def factor(self) -> float | None:
         """How many times its mean rate a source has in the hour of the next probe, if its week is planned."""
-        if self.next_probe is None or not self.week:
+        if self.next_probe is None or not self.week or self.gaps is not None:
             return None
         return self.week[int((self.next_probe.start_s - MONDAY_S) % WEEK_S // HOUR_S)]
 
@@ -308,6 +310,7 @@ class Explainer:
             picturing=tuple(sorted(pictured if source.rendering is not None else ())),  # only a browser takes pictures
             **self._prices_of(source),
             week=self._week_of(source, now_s) if with_week else (),
+            gaps=planned.gaps if planned and self.planner.week and self.planner.week.is_by_age(source_id) else None,
             **(self._constraints_of(planned, now) if planned else {}),
         )
 
@@ -336,7 +339,9 @@ class Explainer:
         """Return how many new items are expected at the next probe; ``None`` if that is the first."""
         if planned is None or coming is None or planned.last_seen_s is None:
             return None
-        estimates, state = self.known.estimates, self.known.state(source)
+        estimates, state, week = self.known.estimates, self.known.state(source), self.planner.week
+        if week is not None and week.is_by_age(source.source_id):
+            return planned.gaps.expect(planned.last_seen_s, coming.start_s)
         model = estimates.model(source, planned.rate_per_s, self.planner.week, coming.start_s).model_to_plan_by(
             state.fit
         )

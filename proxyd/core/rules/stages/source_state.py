@@ -12,8 +12,8 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.politeness.host_budgets import BackOff, back_off, fresh_until_s
-from proxyd.core.rates.model_fit import ModelFit, SourceModel
-from proxyd.core.rates.rate_blend import RateEvidence
+from proxyd.core.rates.model_fit import ItemGaps, ModelFit, SourceModel
+from proxyd.core.rates.rate_blend import ItemTimes, RateEvidence
 from proxyd.core.rules.known.compiled import MOVED_AFTER
 from proxyd.core.rules.known.context import Shape, SourceContext
 from proxyd.core.rules.known.state import IntervalRecord, SourceHealth, SourceState, StateChanges
@@ -239,6 +239,9 @@ def calibrate(context: SourceContext, found: Discovery, intervals: Sequence[Inte
     """Return how well the model of a source, before the outcome, predicted what was found."""
     before, model, outcome = context.state, context.model, found.outcome
     if model is None or before.last_success_s is None or before.first_contact_s is None or not outcome.kind.is_success:
+        history = found.window.evidence
+        if before.last_success_s is None and isinstance(history, ItemTimes):
+            return Judgement(replace(before.fit, gaps=ItemGaps.of_times(history.times_s)))
         return Judgement(before.fit)
     fit, jumped_to_per_s = before.fit, None
     if found.window.evidence is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,24 +34,32 @@ class Run:
 
     delay_s: float
     probes: int
+    sources: int = SOURCES
 
     @property
     def to_uniform(self) -> float:
         """Mean delay over what the same number of probes at an even pace have: half the time between them."""
-        return self.delay_s / (WEEKS / 2 * WEEK_S * SOURCES / self.probes / 2)
+        return self.delay_s / (WEEKS / 2 * WEEK_S * self.sources / self.probes / 2)
 
 
 async def run(model: str, week: Week | None = None, *, plans: bool) -> Run:
     """Drive a decider through a trace, planning the week every day."""
     rng = np.random.Generator(np.random.PCG64(3))
     trace = model_trace(model, sources=SOURCES, weeks=WEEKS, rng=rng, rate_per_week=PER_WEEK, week=week)
-    events = dict(zip((f"s{number}" for number in range(SOURCES)), trace.events_s, strict=True))
+    return (await run_events(trace.events_s, plans=plans))[0]
+
+
+async def run_events(
+    events_s: Sequence[np.ndarray], *, plans: bool, price_item_s: float = PRICE_ITEM_S
+) -> tuple[Run, Decider]:
+    """Drive a decider through the events of each source, planning the week every day."""
+    events = dict(zip((f"s{number}" for number in range(len(events_s))), events_s, strict=True))
     found = decider(
         declaration(*map(source, events), rule("r")),
         now_s=MONDAY_S,
         chronon_s=600.0,
-        budget=Budget(70 * SOURCES / WEEK_S),
-        price_item_s=PRICE_ITEM_S,
+        budget=Budget(70 * len(events) / WEEK_S),
+        price_item_s=price_item_s,
         host_spacing_s=0.0,
     )
     drive, probes = Drive(found), defaultdict(list)
@@ -64,7 +73,7 @@ async def run(model: str, week: Week | None = None, *, plans: bool) -> Run:
             shown = [t for t in events[name] if t <= at_s][-20:]
             await drive.see(changed(name, [item(f"{name} {t!r}", t) for t in reversed(shown)], at_s))
             probes[name].append(at_s)
-    return _measured(events, probes)
+    return _measured(events, probes), found
 
 
 def _measured(events: dict[str, np.ndarray], probes: dict[str, list[float]]) -> Run:
@@ -75,7 +84,7 @@ def _measured(events: dict[str, np.ndarray], probes: dict[str, list[float]]) -> 
         found_s = np.append(probes[name], end_s)
         delays.append(found_s[np.searchsorted(found_s[:-1], late)] - late)
     count = sum(at_s >= half_s for all_of_one in probes.values() for at_s in all_of_one)
-    return Run(float(np.concatenate(delays).mean()), count)
+    return Run(float(np.concatenate(delays).mean()), count, len(events))
 
 
 @pytest.mark.parametrize("model", ["poisson", "drift"])
@@ -92,6 +101,32 @@ async def test_without_a_week_planning_costs_nothing() -> None:
     planned, unplanned = await run("poisson", STEADY, plans=True), await run("poisson", STEADY, plans=False)
     assert planned.to_uniform <= 1.04 * unplanned.to_uniform
     assert planned.to_uniform < 0.95
+
+
+async def test_sources_with_regular_items_are_planned_by_the_age_of_the_newest() -> None:
+    rng = np.random.Generator(np.random.PCG64(5))
+    gaps = WEEK_S / PER_WEEK * rng.gamma(25.0, 1 / 25.0, (8, 80))
+    events_s = [MONDAY_S + times[times < WEEKS * WEEK_S] for times in np.cumsum(gaps, axis=1)]
+    planned, found = await run_events(events_s, plans=True, price_item_s=PRICE_ITEM_S / 16)
+    assert planned.to_uniform < 0.7  # 0.95 by rate and week
+    end = found.settings.grid.chronon_at(MONDAY_S + WEEKS * WEEK_S)
+    told = Explainer.of(found).explain("s1", end)
+    assert told is not None
+    assert told.factor is None
+    assert told.next_probe is not None
+    known = found.known.states["s1"].fit.gaps
+    assert told.expected == pytest.approx(known.expect(known_until_s(found, "s1"), told.next_probe.start_s))
+    (line,) = (line for line in explained.explanation(told).summary if line.startswith("planned"))
+    assert line.startswith("planned by the age of its newest item: the next one comes about 17 hours later, give or ")
+    coming = [each.start_s for each in preview(found.planner.part(["s1"]), Epoch(end, end + 1008))]
+    # near the end of each gap, not all the time after the first one
+    assert 10 < len(coming) < 60
+
+
+def known_until_s(found: Decider, name: str) -> float:
+    seen_s = found.planner.sources[name].last_seen_s
+    assert seen_s is not None
+    return seen_s
 
 
 def test_an_unknown_source_has_the_same_items_a_week_however_short_the_week_is() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from proxyd.core.model.chronon import Budget
 from proxyd.core.planning.chunks import run_all
+from proxyd.core.rates.model_fit import NO_GAPS
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
@@ -35,6 +36,7 @@ def promising(
 async def planned(found: Decider) -> Decider:
     """Let the source be seen, and plan its week."""
     await Drive(found).see(changed("s", [item(str(n), T0 - HOUR_S * n) for n in range(1, 50)], T0))
+    found.planner.sources["s"].gaps = NO_GAPS  # so regular that it would be planned by their age
     week = found.fleet(T0).plan()
     assert week is not None
     run_all(found.switch_plan(week, T0))
@@ -195,6 +197,7 @@ async def test_each_rule_on_a_source_of_its_own_gets_what_it_is_told(clauses: st
     for n, name in enumerate(names):
         items = [item(f"{n} {k}", T0 - HOUR_S * k - 37.0 * n) for k in range(1, 50)]
         await Drive(found).see(changed(name, items, T0))
+        found.planner.sources[name].gaps = NO_GAPS
     week = found.fleet(T0).plan()
     assert week is not None
     run_all(found.switch_plan(week, T0))
