@@ -26,3 +26,14 @@ def test_it_runs(path: Path) -> None:
     lines = json.loads(ended.stdout)
     assert all(line.get("seconds", line.get("gigabytes", 0.0)) > 0 for line in lines)
     assert any("ratio" in line for line in lines)
+
+
+@pytest.mark.long
+def test_what_proxyd_is_told_beside_its_peers_is_told_once(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "peers" / "run.py"
+    command = [sys.executable, str(script), "--quick", "--json", "--programs", "proxyd", "--mixes", "uneven", "faults"]
+    ended = subprocess.run([*command, "--environments", str(tmp_path)], check=False, capture_output=True, timeout=240)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    found = json.loads(ended.stdout)
+    assert [(each["lost"], each["doubled"], each["old told"]) for each in found] == [(0, 0, 0)] * 2
+    assert all(each["news"] > 10 and each["requests"] > 50 for each in found)

@@ -1,0 +1,165 @@
+"""proxyd beside the programs that people use otherwise: the same sources, the same number of requests, real programs.
+
+Run ``python benchmarks/peers/run.py`` (it installs each program in an environment of its own); ``--programs proxyd
+reader``, ``--mixes uneven``, ``--quick``. A day of the sources takes ``--day`` seconds. Programs that are called are
+called every ``--every`` seconds, which is what proxyd's budget allows too. Needs Linux: it reads /proc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mixes import DAY_S, Item, Mix, mixes
+from processes import Running, Used
+from programs import PROGRAMS, Program, Setup, install
+from servers import Run, serving
+
+LIVES_S = {"10 min": 600.0, "1 h": 3600.0, "6 h": 21_600.0}
+
+
+async def run_one(program: Program, mix: Mix, python: Path, folder: Path, every_s: float) -> dict[str, Any]:
+    """Run a program over a mix and return what was measured."""
+    run = Run(mix)
+    async with serving(run) as (feeds, receiver):
+        ready = program.set_up(Setup(folder, python, feeds, receiver, every_s, mix.day_s))
+        running = Running(ready.command, ready.environment, folder, 0.0 if program.is_daemon else every_s, mix.kills)
+        for command in ready.first:
+            await (await asyncio.create_subprocess_exec(*command, cwd=folder, stdin=asyncio.subprocess.DEVNULL)).wait()
+        run.begin()
+        adding = None if ready.add is None else asyncio.ensure_future(ready.add())
+        await running.run(mix.length_s)
+        if adding is not None:
+            await adding
+    return {"program": program.name, "mix": mix.name, **figures(run, running.used, every_s)}
+
+
+def figures(run: Run, used: Used, every_s: float) -> dict[str, Any]:
+    """Return the figures of a run; delays are in seconds of the run."""
+    mix, scale = run.mix, DAY_S / run.mix.day_s
+    warm_s, last_s = 2.0 * every_s, mix.length_s - 3.0 * every_s
+    news = {word: item for word, item in mix.news().items() if warm_s <= item.at_s <= last_s}
+    told = {word: run.told[word] - item.at_s for word, item in news.items() if word in run.told}
+    noticed = [run.noticed[word] - item.at_s for word, item in news.items() if word in run.noticed]
+    late = [delay for word, delay in told.items() if news[word].at_s > mix.length_s / 2.0]
+    first = [delay for word, delay in told.items() if news[word].at_s <= mix.length_s / 4.0]
+    outage_ends = max((end_s for _, end_s in mix.receiver_outages), default=None)
+    old = sum(count for word, count in run.messages.items() if word not in mix.news())
+    return {
+        "news": len(news),
+        "requests": sum(run.requests.values()),
+        "not modified": run.requests[304],
+        "within Retry-After": max(0, run.too_early - len(mix.feeds) // 2 * len(mix.limits)),
+        "notice mean": _mean(noticed),
+        "mean": _mean(list(told.values())),
+        "median": statistics.median(told.values()) if told else None,
+        "p95": float(np.quantile(list(told.values()), 0.95)) if told else None,
+        "mean of the first quarter": _mean(first),
+        "mean of the second half": _mean(late),
+        **{f"within {life}": sum(d <= s / scale for d in told.values()) / len(news) for life, s in LIVES_S.items()},
+        "lost": len(news) - len(told),
+        "doubled": sum(run.messages[word] > 1 for word in news),
+        "old told": old,
+        "last told after the receiver's outage": None if outage_ends is None else _after(run, news, outage_ends),
+        "processor s": used.processor_s,
+        "memory MiB": max(used.memory, default=0) / 2**20,
+        "written MiB": used.written / 2**20,
+        "first request after": run.first_request_s,
+        "starts": used.starts,
+    }
+
+
+def _after(run: Run, news: Mapping[str, Item], end_s: float) -> float | None:
+    waiting = [at_s for word, at_s in run.told.items() if word in news and news[word].at_s < end_s <= at_s]
+    return max(waiting) - end_s if waiting else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", nargs="*", choices=[each.name for each in PROGRAMS])
+    parser.add_argument("--mixes", nargs="*")
+    parser.add_argument("--feeds", type=int, default=40)
+    parser.add_argument("--length", type=float, default=600.0)
+    parser.add_argument("--day", type=float, default=240.0)
+    parser.add_argument("--every", type=float, default=15.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=1, help="with as many seeds, of which medians are shown")
+    parser.add_argument("--trace", type=Path)
+    parser.add_argument("--quick", action="store_true", help="few sources and a minute, to see that it runs")
+    parser.add_argument("--keep", action="store_true", help="keep what each program wrote")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--environments", type=Path, default=Path.home() / ".cache" / "proxyd-peers")
+    asked = parser.parse_args()
+    if asked.quick:
+        asked.feeds, asked.length, asked.every, asked.day = 10, 60.0, 5.0, 40.0
+    programs = [each for each in PROGRAMS if not asked.programs or each.name in asked.programs]
+    pythons = {each.name: install(each, asked.environments) for each in programs}
+    found: list[dict[str, Any]] = []
+    for seed in range(asked.seed, asked.seed + asked.runs):
+        for mix in mixes(asked.feeds, asked.length, asked.day, seed, asked.trace):
+            if not asked.mixes or mix.name in asked.mixes:
+                found += asyncio.run(run_mix(programs, mix, pythons, asked))
+    if asked.json:
+        print(json.dumps(found))
+        return
+    print(f"{asked.feeds} feeds, {asked.length:g} s a run, a day in {asked.day:g} s, a call every {asked.every:g} s\n")
+    for name in dict.fromkeys(each["mix"] for each in found):
+        print(table(name, [each for each in found if each["mix"] == name]))
+
+
+async def run_mix(
+    programs: Sequence[Program], mix: Mix, pythons: Mapping[str, Path], asked: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Run the programs over a mix, side by side: each has sources and a receiver of its own."""
+    folders = [Path(tempfile.mkdtemp(prefix=f"peer-{each.name}-")) for each in programs]
+    runs = (
+        run_one(each, mix, pythons[each.name], folder, asked.every)
+        for each, folder in zip(programs, folders, strict=True)
+    )
+    found = await asyncio.gather(*runs)
+    for folder in folders:
+        if not asked.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def table(mix: str, found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the figures of a mix as a table in Markdown, with a row a figure and a column a program."""
+    programs = list(dict.fromkeys(each["program"] for each in found))
+    lines = [f"| {mix} | {' | '.join(programs)} |", "|---" * (len(programs) + 1) + "|"]
+    for name in found[0]:
+        of = [[each[name] for each in found if each["program"] == program] for program in programs]
+        if name not in {"program", "mix"} and any(each is not None for its in of for each in its):
+            lines.append(f"| {name} | {' | '.join(map(_written, of))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _written(values: Sequence[float | None]) -> str:
+    """Return the median of some runs, with the least and the greatest if there are several.
+
+    >>> _written([3.14159]), _written([3, 1, 2]), _written([None])
+    ('3.14', '2 (1 to 3)', '-')
+    """
+    known = sorted(each for each in values if each is not None)
+    if not known:
+        return "-"
+    shown = [f"{each:,}" if isinstance(each, int) else f"{each:.3g}" for each in known]
+    middle = shown[(len(shown) - 1) // 2]
+    return middle if len(known) == 1 else f"{middle} ({shown[0]} to {shown[-1]})"
+
+
+if __name__ == "__main__":
+    main()
