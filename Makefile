@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 DIST := dist
 unexport PYTHONDONTWRITEBYTECODE  # every process of the tests would compile all modules again
 
-.PHONY: peers peers-full setup run test test-all lint types imports unit soak lock wheel deb sbom audit licences clean
+.PHONY: peers peers-full setup run test test-all lint types imports unit soak lock wheel sdist deb sbom audit licences clean
 
 setup: $(STAMP)
 
@@ -81,6 +81,10 @@ peers-full: $(STAMP)
 wheel: setup
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir $(DIST) .
+
+# What the wheel can be built of, without the rest of the project.
+sdist: setup
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -t sdist -d $(DIST)
 
 # A Debian package of the wheel, for the Debian that builds it.
 deb: wheel

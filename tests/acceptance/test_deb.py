@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxyd import __version__
-from tests.acceptance.wheels import EPOCH, build, run
+from tests.acceptance.wheels import EPOCH, build, copy_project, run
 from tests.deployment import DEPLOY
 
 pytestmark = [
@@ -25,7 +25,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deb")
-    wheel = build(folder, changed_s=1_600_000_000, mode=0o644)
+    wheel = build(copy_project(folder, changed_s=1_600_000_000, mode=0o644), folder)
     run(
         DEPLOY / "debian/build.sh", wheel, folder, cwd=folder,
         SOURCE_DATE_EPOCH=EPOCH, PIP=f"{sys.executable} -m pip", TMPDIR=str(folder),

@@ -1,4 +1,4 @@
-"""Builds wheels of this project, and runs what is installed from them."""
+"""Builds wheels and source distributions of this project, and runs what is installed from them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def run(*arguments: str | Path, cwd: Path, **environ: str) -> str:
     return done.stdout
 
 
-def build(folder: Path, *, changed_s: float, mode: int) -> Path:
-    """Build a wheel of a copy of the project whose files changed at some time and have some mode."""
+def copy_project(folder: Path, *, changed_s: float, mode: int) -> Path:
+    """Copy the project; its files changed at some time and have some mode."""
     source = folder / "source"
     source.mkdir(parents=True)
     for name in WANTED:
@@ -36,7 +36,35 @@ def build(folder: Path, *, changed_s: float, mode: int) -> Path:
     for path in source.rglob("*"):
         path.chmod(mode | 0o700 if path.is_dir() else mode)
         os.utime(path, (changed_s, changed_s))
+    return source
+
+
+def build(source: Path, folder: Path) -> Path:
+    """Build a wheel of a folder or a source distribution."""
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
     run(*pip, "--wheel-dir", folder, source, cwd=folder, SOURCE_DATE_EPOCH=EPOCH)
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def build_sdist(source: Path, folder: Path) -> Path:
+    """Build a source distribution of a folder."""
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=source, SOURCE_DATE_EPOCH=EPOCH)
+    (made,) = folder.glob("*.tar.gz")
+    return made
+
+
+def interpreters(*minors: int) -> dict[str, str]:
+    """Return the versions of Python 3 that are here, this one among them, each with its program."""
+    found = {sys.version_info.minor: sys.executable}
+    for minor in minors:
+        name = f"python3.{minor}"
+        for path in (shutil.which(name), *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))):
+            # what pyenv puts before them exists even if it runs nothing
+            if (
+                path
+                and minor not in found
+                and subprocess.run([path, "-V"], capture_output=True, check=False).returncode == 0
+            ):
+                found[minor] = path
+    return {f"Python 3.{minor}": path for minor, path in sorted(found.items())}

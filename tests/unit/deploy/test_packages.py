@@ -66,6 +66,23 @@ def test_an_installation_without_extras_has_at_most_45_packages_and_220_megabyte
     assert sum(bytes_of(distribution(name)) for name in BASE) + own <= 220e6
 
 
+def test_feedparser_has_one_version_because_parts_of_it_are_used_that_may_change_in_any() -> None:
+    """Its strict parser without its HTTP client, and the rules by which the fast reader of feeds equals it."""
+    parts = {
+        found
+        for path in (ROOT / "proxyd/probing").rglob("*.py")
+        for found in re.findall(r"^from feedparser\.(\w+) import (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert parts == {
+        ("api", "StrictFeedParser"),
+        ("sanitizer", "replace_doctype"),
+        ("urls", "make_safe_absolute_uri"),
+        ("util", "FeedParserDict"),
+    }
+    (pinned,) = [each for each in map(Requirement, PROJECT["dependencies"]) if each.name == "feedparser"]
+    assert str(pinned.specifier) == f"=={distribution('feedparser').version}"
+
+
 def test_what_all_extras_bring_is_one_extra() -> None:
     (one,) = map(Requirement, EXTRAS["all"])
     part_of_cluster = {"postgresql"}
