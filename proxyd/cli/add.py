@@ -108,6 +108,10 @@ async def add(options: argparse.Namespace) -> int:
         print_json(_as_json(found, watch, samples, done) | {"warnings": warnings})
     else:
         print_lines([done, *(f"warning: {each}" for each in warnings)])
+        if not watch.deliveries:
+            print_lines(
+                ["its news are on the dashboard and in `proxyd notifications --follow`; --to ADDRESS sends them"]
+            )
     return 0
 
 

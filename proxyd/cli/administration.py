@@ -299,6 +299,7 @@ def audit(options: argparse.Namespace) -> int:
         found,
         ["at", "who", "way", "from", "did", "what", "detail"],
         lambda each: [each[name] for name in ("at", "who", "way", "address", "did", "subject", "detail")],
+        empty="nothing yet",
     )
 
 
@@ -314,6 +315,7 @@ def tokens(options: argparse.Namespace) -> int:
             *(each["name"], each["scope"], ", ".join(each["profiles"]) or "all", each["person"] or ""),
             *(each["created"], each["expires"] or "never", each["id"]),
         ],
+        empty="there is no token",
     )
 
 
@@ -378,6 +380,7 @@ def people(options: argparse.Namespace) -> int:
             *("chosen" if each["has_password"] else "not yet", each["mail"] or ""),
             " ".join(f"{kind}={most}" for kind, most in each["limits"].items() if most is not None),
         ],
+        empty="nobody may sign in; `proxyd person invite NAME --scope admin` makes a link",
     )
 
 

@@ -47,8 +47,9 @@ def notifications(options: argparse.Namespace) -> int:
     found = ask(
         o, lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since)
     )
+    is_part = any((o.rule, o.profile, o.source, o.since))
     head = ["created", "id", "rule", "source", "marks", "first row", "deliveries"]
-    return print_list(options, found, head, _row)
+    return print_list(options, found, head, _row, empty="no such notification" if is_part else "no notification yet")
 
 
 def _row(item: NotificationListed) -> list[str]:
@@ -152,7 +153,7 @@ def webhooks(options: argparse.Namespace) -> int:
     """List the webhooks, and whether they answered their ping."""
     found = ask(options, lambda client: client.webhooks())
     head = ["endpoint", "form", "state", "since", "rejected rules", "detail"]
-    return print_list(options, found, head, _webhook_row)
+    return print_list(options, found, head, _webhook_row, empty="there is no webhook")
 
 
 def _webhook_row(hook: WebhookShown) -> list[str]:

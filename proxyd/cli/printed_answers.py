@@ -101,13 +101,13 @@ def print_list(
     head: Sequence[str],
     row: Callable[[_T], Sequence[str]],
     *,
-    empty: str | None = None,
+    empty: str,
     notes: Sequence[str] = (),
 ) -> int:
     """Print a list, as a table or with --json as it is; ``empty`` is said instead of a table without rows. Return 0."""
     if options.json:
         print_json(found)
-    elif found or empty is None:
+    elif found:
         local = _local(options)
         print_table(head, [list(map(local, row(each))) for each in found], notes=notes)
     else:

@@ -154,7 +154,7 @@ def rules(options: argparse.Namespace) -> int:
     """List the rules, with how much each saw in time."""
     found = ask(options, lambda client: client.rules())
     head = ["rule", "profiles", "sources", "receivers", "in time", "muted", "failing"]
-    return print_list(options, found, head, _rule_row)
+    return print_list(options, found, head, _rule_row, empty="there is no rule; `proxyd add ADDRESS` makes one")
 
 
 def _rule_row(rule: Rule) -> list[str]:
@@ -191,7 +191,7 @@ def profiles(options: argparse.Namespace) -> int:
     """List the profiles."""
     found = ask(options, lambda client: client.profiles())
     head = ["profile", "declared by", "rules", "in time", "muted"]
-    return print_list(options, found, head, _profile_row)
+    return print_list(options, found, head, _profile_row, empty="there is no profile")
 
 
 def _profile_row(each: ProfileListed) -> list[str]:

@@ -81,6 +81,7 @@ def plan(options: argparse.Namespace) -> int:
         probes,
         ["at", "source", "reason", "rule", "items/day"],
         lambda p: [p["at"], p["source"], p["reason"], p["rule"] or "-", f"{p['rate_per_day']:.2f}"],
+        empty="no probe is planned",
     )
 
 
@@ -111,7 +112,9 @@ def sources(options: argparse.Namespace) -> int:
         ),
     )
     head = ["source", "items/day", "next probe", "reason", "failures", "last outcome"]
-    return print_list(options, found, head, _source_row)
+    is_part = options.failing or options.silent or options.match
+    empty = "no such source" if is_part else "nothing is watched; `proxyd add ADDRESS` watches a feed or a page"
+    return print_list(options, found, head, _source_row, empty=empty)
 
 
 def _source_row(source: SourceListed) -> list[str]:

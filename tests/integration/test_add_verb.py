@@ -75,6 +75,7 @@ def test_a_page_leads_to_its_feed_and_shows_what_would_be_told(
     shown = capsys.readouterr().out
     assert f"the page links to the feed {origin}/feed\n  another one: {origin}/comments\n" in shown
     assert "2 items there now; of these it would have told:\n  A CVE https://a.example/2\n" in shown
+    assert shown.splitlines()[-1].startswith("its news are on the dashboard and in `proxyd notifications --follow`;")
     assert file.read_text(encoding="utf-8") == f"WATCH '{origin}/feed' WHERE title ILIKE '%cve%';\n"
 
 

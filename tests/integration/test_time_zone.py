@@ -80,9 +80,10 @@ def test_tables_and_sentences_of_verbs_show_it_and_json_stays_in_utc(
     settings = tmp_path / "proxyd.toml"
     settings.write_text(f'time_zone = "{ZONE}"\n')
     options = argparse.Namespace(config=settings, json=False, url=None)
-    print_list(options, [UTC_TIME], ["seen"], lambda each: [each])
+    print_list(options, [UTC_TIME], ["seen"], lambda each: [each], empty="")
     print_answer(options, {}, [f"delayed until {UTC_TIME}"])
-    print_list(argparse.Namespace(config=settings, json=True, url=None), [UTC_TIME], ["seen"], lambda each: [each])
+    for_programs = argparse.Namespace(config=settings, json=True, url=None)
+    print_list(for_programs, [UTC_TIME], ["seen"], lambda each: [each], empty="")
     table, json_text = capsys.readouterr().out.split("[", 1)
     assert table.splitlines() == ["seen", LOCAL_TIME, f"delayed until {LOCAL_TIME}"]
     assert json.loads("[" + json_text) == [UTC_TIME]
