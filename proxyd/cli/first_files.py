@@ -8,14 +8,10 @@ import sys
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from proxyd.cli.printed_answers import print_answer
 from proxyd.core.errors import ProxydError
 from proxyd.terminal.verbs import JSON, argument, flag, verb
-
-if TYPE_CHECKING:
-    from proxyd.config.settings import Settings
 
 _SETTINGS, _PROFILE = Path("proxyd.toml"), Path("profiles/first.profile")
 _UNIT = Path(".config/systemd/user/proxyd.service")
@@ -57,11 +53,8 @@ WATCH 'https://github.com/python/cpython/releases.atom' AS "Python"
 )
 def init(options: argparse.Namespace) -> int:
     """Write settings with comments and a first profile, and say what to do next."""
-    from proxyd.config.settings import Settings
-
     folder = options.folder.expanduser().absolute()
-    settings = Settings(profiles=folder / "profiles", database=str(folder / "data/proxyd.db"))
-    files = {folder / _SETTINGS: settings_text(settings)}
+    files = {folder / _SETTINGS: settings_text()}
     if not list((folder / "profiles").glob("*.profile")):
         files[folder / _PROFILE] = _FIRST_PROFILE
     unit = Path.home() / _UNIT
@@ -89,14 +82,15 @@ def _write(path: Path, text: str) -> bool:
     return True
 
 
-def settings_text(settings: Settings) -> str:
+def settings_text() -> str:
     """Return a settings file with what many change, as comments that say what each means."""
+    from proxyd.config.settings import Settings
+
+    known = Settings.model_fields
     lines = ["# The settings of proxyd. `proxyd config` prints all that are in force; without # they count.", ""]
-    lines += [
-        f"{key} = {json.dumps(str(getattr(settings, key)), ensure_ascii=False)}" for key in ("profiles", "database")
-    ]
+    lines += [f"{key} = {json.dumps(str(known[key].default))}" for key in ("profiles", "database")]
     for key, example in _OFFERED.items():
-        meaning = type(settings).model_fields[key].description or ""
+        meaning = known[key].description or ""
         lines += ["", *wrap(meaning, 100, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)]
         lines += [f"# {key} = {json.dumps(example)}"]
     return "\n".join([*lines, ""])

@@ -29,6 +29,7 @@ _PLAIN = {
 }
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 _DEFAULT_FILE = Path("proxyd.toml")
+_PATHS = ("profiles", "database", "socket", "secrets", "backup")
 _RETIRED = frozenset(
     {
         *("crawl_delay_cap", "delivery_concurrency", "freshness_cap", "overflow", "parser_timeout"),
@@ -87,7 +88,10 @@ def _hint_for(name: str, known: Iterable[str]) -> str:
 
 
 def _from_file(path: Path, problems: list[str], *, is_named: bool) -> dict[str, Any]:
-    """Return a settings file's values; durations as texts, so that they need a unit, as in variables."""
+    """Return a settings file's values; durations as texts, so that they need a unit, as in variables.
+
+    Relative paths count from the file's folder: whoever names the file stands elsewhere.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -108,9 +112,20 @@ def _from_file(path: Path, problems: list[str], *, is_named: bool) -> dict[str, 
         if values.get(key):
             name = PREFIX + key.upper()
             problems.append(f"{path}: {key}: it belongs in {name} or {name}_FILE, not here")
+    values |= {key: _from_folder(path.parent, values[key]) for key in _PATHS if isinstance(values.get(key), str)}
     return {
         key: str(value) if key in _TIMES and type(value) in {int, float} else value for key, value in values.items()
     }
+
+
+def _from_folder(folder: Path, value: str) -> str:
+    """Return a path that a settings file in a folder names; what is no path (a URL, off, nothing) is returned as it is.
+
+    >>> _from_folder(Path("/home/me/proxyd"), "profiles"), _from_folder(Path("/home/me/proxyd"), "off")
+    ('/home/me/proxyd/profiles', 'off')
+    """
+    is_path = "://" not in value and value not in {"", ".", "off"}
+    return str(folder / value) if is_path else value
 
 
 def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:

@@ -135,6 +135,18 @@ def test_an_unknown_key_of_the_file_is_an_error(tmp_path: Path) -> None:
         load(file, environ={})
 
 
+def test_relative_paths_count_from_the_folder_of_the_file_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proxyd.toml").write_text('profiles = "p"\ndatabase = "d/p.db"\nsecrets = "/s"\nbackup = "off"\n')
+    elsewhere = load(tmp_path / "proxyd.toml", environ={"PROXYD_SOCKET": "s.sock"})
+    assert (elsewhere.profiles, elsewhere.database) == (tmp_path / "p", str(tmp_path / "d/p.db"))
+    assert (elsewhere.secrets, elsewhere.socket, elsewhere.backup_folder) == (Path("/s"), Path("s.sock"), None)
+    monkeypatch.chdir(tmp_path)
+    here = load(environ={})
+    assert (here.profiles, here.database) == (Path("p"), "d/p.db")
+
+
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such settings file"):
         load(tmp_path / "none.toml", environ={})

@@ -55,6 +55,11 @@ def test_what_its_comments_offer_is_right_too(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.splitlines()[-1] == "1 file, 1 profile, 4 rules, 4 sources"
 
 
+def test_its_folder_may_be_moved(tmp_path: Path) -> None:
+    moved = begun(tmp_path / "one").rename(tmp_path / "other")
+    assert load(moved / "proxyd.toml", environ={}).database == str(moved / "data/proxyd.db")
+
+
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles/mine.profile").touch()
