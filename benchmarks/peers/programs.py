@@ -69,7 +69,6 @@ class Program:
 
 
 def _proxyd(setup: Setup) -> Ready:
-    scale = setup.day_s / 86_400.0
     settings = {
         "listen": f"127.0.0.1:{_free_port()}",
         "allow_networks": ["127.0.0.0/8"],
@@ -79,7 +78,7 @@ def _proxyd(setup: Setup) -> Ready:
         "cycle": f"{7 * setup.day_s:.0f}s",
         "epoch": f"{7 * setup.day_s:.0f}s",
         "chronon": "1s",
-        "plan_every": f"{max(5.0, 3600 * scale):.0f}s",
+        "plan_every": "1m",
         "first_day": f"{setup.day_s:.0f}s",
         "source_spacing": "1s",
         "host_spacing": "0s",

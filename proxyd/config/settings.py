@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from proxyd.core.errors import ConfigError
 from proxyd.core.model.chronon import DEFAULT_TARGET, Budget, BudgetHours, Target, zone_names
 
-_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _RATE_PERIODS = {
     "s": 1.0,
     "sec": 1.0,
@@ -40,8 +40,8 @@ def parse_duration(value: object) -> float:
 
     A text without a unit is refused, except 0: ``90`` could mean days.
 
-    >>> parse_duration("200ms"), parse_duration("1h30m"), parse_duration("0"), parse_duration(5)
-    (0.2, 5400.0, 0.0, 5.0)
+    >>> [parse_duration(each) for each in ("200ms", "1h30m", "2 min", "0", 5)]
+    [0.2, 5400.0, 120.0, 0.0, 5.0]
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not 0 <= value < inf:
@@ -54,8 +54,8 @@ def parse_duration(value: object) -> float:
         raise ValueError(
             f"{text!r} is not a duration: it lacks a unit, such as in {text}s, {text}m, {text}h or {text}d"
         )
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
-    if not parts or "".join(n + u for n, u in parts) != text:
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|min|[smhdw])", text)
+    if not parts or "".join(n + u for n, u in parts) != re.sub(r"\s", "", text):
         raise ValueError(f"{text!r} is not a duration; write it like 200ms, 10s, 5m, 2h or 4w")
     seconds = sum(float(amount) * _DURATION_UNITS[unit] for amount, unit in parts)
     if not (seconds == 0.0 or _SHORTEST_S <= seconds <= _LONGEST_S):
