@@ -156,5 +156,5 @@ def _next_steps(folder: Path, *, is_unit: bool) -> list[str]:
     if is_unit:
         lines += ["  proxyd person invite admin --scope admin    # a link to the dashboard"]
     else:
-        lines += ["  proxyd serve    # run it; it prints a link to the dashboard"]
-    return [*lines, "  proxyd add ADDRESS    # watch a feed or a page; in another terminal, while it runs"]
+        lines += ["  proxyd serve    # run it; it prints a link to the dashboard; go on in another terminal"]
+    return [*lines, "  proxyd add ADDRESS    # watch a feed or a page"]
