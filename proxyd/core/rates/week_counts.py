@@ -18,6 +18,7 @@ _SAMPLE = 10_000  # sources from which shapes are learned; the others are assign
 _LONGEST_S = 52 * WEEK_S
 _FLOAT = np.dtype("<f4")
 _NO_ITEMS = bytes(_FLOAT.itemsize * HOURS)
+_KEPT_ITEMS = 1.0  # of a week that is no longer believed
 _RUN = 1000  # sources whose counts are gathered by one call, which holds the interpreter's lock
 
 
@@ -62,6 +63,12 @@ class WeekCounts:
             return self
         faded = self.fade(evidence.until_s)
         return replace(faded, packed=pack(faded.counts + found), squares=faded.squares + squares)
+
+    def forgotten(self, now_s: float) -> WeekCounts:
+        """Return the counts after the week proved to be another one: as good as nothing that was seen before counts."""
+        share = min(1.0, _KEPT_ITEMS / max(self.items, 1e-12))
+        since_s = max(self.since_s, now_s - WEEK_S)
+        return replace(self, packed=pack(self.counts * share), squares=self.squares * share, since_s=since_s)
 
     def fade(self, now_s: float) -> WeekCounts:
         """Return the counts discounted to ``now_s``."""

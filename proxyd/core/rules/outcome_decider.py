@@ -314,7 +314,9 @@ class OutcomeDecider:
         estimates, source = self._known.estimates, context.source
         if context.is_another_page:
             estimates.weeks.pop(source.source_id, None)
-        week = None if evidence is None else estimates.see(source, context.state, evidence, self._planner.week)
+        has_turned = state.fit.week_off_since_s is not None and context.state.fit.week_off_since_s is None
+        plan, before = self._planner.week, context.state
+        week = None if evidence is None else estimates.see(source, before, evidence, plan, turned=has_turned)
         self._hints.learn(source.source_id, evidence)
         estimates.keep(state)
         return week

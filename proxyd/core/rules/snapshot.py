@@ -18,7 +18,7 @@ from proxyd.core.planning.kernels.losses import MISSED_S, Losses
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness.host_budgets import HostBudgets
-from proxyd.core.rates.siblings import BIN_S, concentrations, late_share, siblings_of, together
+from proxyd.core.rates.siblings import BIN_S, TOGETHER_S, concentrations, late_share, siblings_of, together
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rules.known.estimates import zone_s
@@ -115,6 +115,7 @@ class Fleet:
         self._changes = changes
         self._slot_factor = None if week is None else week.slot_factor
         self._trust = self._known.estimates.trust.share
+        self._turned_s = self._known.estimates.all_turned_s
         self._cycle = self._known.estimates.cycle
         self.price_item_s = 0.0 if settings.spend or settings.price_item_s is None else settings.price_item_s
         most_per_s = [(self._budgets.most_per_s(host), self._asked_of[host]) for host in self._hosts]
@@ -145,7 +146,11 @@ class Fleet:
             return None
         column, zones_s = self._columns, self._columns["zone_s"]
         host_of = column["host"].astype(np.int64)
-        batches = together(self._changes, self._week_s)
+        # a week that turned is no batch
+        before, since = list[tuple[int, str]](), list[tuple[int, str]]()
+        for change in self._changes:
+            (before if change[0] * TOGETHER_S < self._turned_s else since).append(change)
+        batches = max(together(before, self._turned_s), together(since, self._week_s))
         weeks = fleet_shapes(self._weeks, self._week_s + zones_s, together=batches)
         rates = column["rate_per_s"] / self._cycle.speed
         of_week = (weeks.shapes, weeks.of_source)

@@ -19,11 +19,13 @@ from proxyd.core.rates.rate_blend import (
     gamma_quantile,
     item_times,
 )
-from proxyd.core.rates.week_bins import Cycle
+from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rates.week_shapes import WeekSums, WeekTrust
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceState
 
+_TURNED, _TURN_HALF_LIFE_S = 0.35, WEEK_S / 2  # the share of all items, of whose sources the weeks turned lately
+_NEVER_TURNED = (0.0, 0.0, 0.0)
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
 
@@ -39,6 +41,7 @@ class Estimates:
         self.accepted: dict[str, AcceptedMove] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.trust = WeekTrust()
+        self._turned = _NEVER_TURNED  # the rate of sources whose week turned lately, as of when; when all turned
         self.cycle = cycle
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
         self.blend = Blend(prior_mean_per_s * cycle.speed, half_lives_s=half_lives_s)
@@ -51,13 +54,14 @@ class Estimates:
 
     def record(self) -> FleetRecord:
         """Return what was learned of all sources together."""
-        return FleetRecord(*self.blend.credits, self.trust.likelihoods)
+        return FleetRecord(*self.blend.credits, self.trust.likelihoods, self._turned)
 
     def restore_fleet(self, record: FleetRecord) -> None:
         """Take over what was learned of all sources together."""
         self.blend.restore(record.credit, record.expected)
         if len(record.trust) == len(self.trust.likelihoods):
             self.trust = WeekTrust(record.trust)
+        self._turned = record.turned
 
     def state(self, source: Source, reading: str) -> SourceState:
         """Return the state of a source under a reading; a fresh one if the address or the reading changed."""
@@ -101,19 +105,50 @@ class Estimates:
         """Return the update rate, in items per second."""
         return self.blend.rate_per_s(state.rate, now_s, expect_per_s=source.expected_per_s)
 
-    def see(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> WeekCounts | None:
-        """Learn from the evidence of a probe; return the week's counts, or ``None`` if they did not change."""
+    def see(
+        self,
+        source: Source,
+        before: SourceState,
+        evidence: Evidence,
+        week: WeekPlan | None,
+        *,
+        turned: bool = False,
+    ) -> WeekCounts | None:
+        """Learn from the evidence of a probe; return the week's counts, or ``None`` if they did not change.
+
+        ``turned`` says that the probe showed that the week is not what it was.
+        """
         if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing about half-lives
             self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))  # in the source's own time zone
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
-        if week is not None and sums is not None and timed is not None:
+        # while its week is off, a source is not planned by it
+        is_used = not turned and before.fit.week_off_since_s is None
+        if week is not None and sums is not None and timed is not None and is_used:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)
             self.trust = self._trust_after(sums, timed, rate_per_s, week.fleet_dispersion)
+        if turned and week is not None:
+            self._note_turn(self.rate_per_s(before, source, evidence.until_s), week.items_per_s, told.until_s)
         old = self.weeks.get(source.source_id)
-        new = (old or self._begun(source, before, evidence.since_s)).seen(told)
+        known = old or self._begun(source, before, evidence.since_s)
+        if turned or known.since_s < self._turned[-1] - WEEK_S:
+            known = known.forgotten(told.until_s)
+        new = known.seen(told)
         self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
+
+    def _note_turn(self, rate_per_s: float, all_per_s: float, now_s: float) -> None:
+        """Note that a source's week turned; if sources with half of the items did within days, all weeks did."""
+        turned_per_s, as_of_s, all_turned_s = self._turned
+        turned_per_s = turned_per_s * 2.0 ** (-max(0.0, now_s - as_of_s) / _TURN_HALF_LIFE_S) + rate_per_s
+        if turned_per_s > _TURNED * all_per_s:
+            turned_per_s, all_turned_s = 0.0, now_s
+        self._turned = (turned_per_s, now_s, all_turned_s)
+
+    @property
+    def all_turned_s(self) -> float:
+        """When the weeks of all sources turned, in the time of the week; 0 if they never did."""
+        return self._turned[-1]
 
     def _trust_after(self, sums: WeekSums, told: ItemTimes, rate_per_s: float, dispersion: float) -> WeekTrust:
         """Return the trust in learned weeks after a probe showed the times of a source's items."""
@@ -148,7 +183,8 @@ class Estimates:
 
     def week(self, source: Source, now_s: float) -> WeekCounts:
         """Return the counts of a source's items over the week."""
-        return self.weeks.get(source.source_id) or self._begun(source, self.states.get(source.source_id), now_s)
+        known = self.weeks.get(source.source_id) or self._begun(source, self.states.get(source.source_id), now_s)
+        return known.forgotten(self.all_turned_s) if known.since_s < self.all_turned_s - WEEK_S else known
 
     def _begun(self, source: Source, state: SourceState | None, now_s: float) -> WeekCounts:
         """Return the counts of a source that has shown nothing since its first contact; these are not stored."""
@@ -164,6 +200,8 @@ class FleetRecord:
     credit: tuple[float, ...]
     expected: tuple[float, ...]
     trust: tuple[float, ...]  # the logarithms of the likelihoods behind the trust in learned weeks
+    # of sources whose week turned lately: their items a second, as of when; when all turned, in the time of the week
+    turned: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
