@@ -99,7 +99,7 @@ def test_without_matplotlib_the_tables_are_written_and_it_is_said_once(
     monkeypatch.setattr(verb, "find_spec", lambda _: None)
     assert main(["reproduce", "proxy-dilemma", "--out", str(tmp_path), "--quick"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fake-1.csv", "fake-3.csv", "report.md"]
-    assert capsys.readouterr().out.count("matplotlib is not installed") == 1
+    assert capsys.readouterr().out.count("no plots: this needs proxyd[plots]") == 1
 
 
 @pytest.mark.usefixtures("_faked")
