@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.rate_blend import Evidence, ItemCount, ItemTimes, item_times
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, week_hours
-from proxyd.core.rates.week_shapes import WeekShapes, belonging, common_shapes, factors_over_hours
+from proxyd.core.rates.week_shapes import (
+    WeekShapes,
+    belonging,
+    common_shapes,
+    factors_over_hours,
+    moved,
+    one_shape_moved,
+)
 
 HALF_LIFE_S = 26 * WEEK_S
 _SAMPLE = 10_000  # sources from which shapes are learned; the others are assigned to one
@@ -104,13 +111,20 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     counts, passed = _arrays(sample, at_s[first])
     own = dispersion(sample, at_s[first])
     learned = common_shapes(counts, passed, most=most, dispersion=own * together)
-    of_source = np.zeros(len(weeks), dtype=np.int64)
+    learned = one_shape_moved(counts, passed, learned, dispersion=own * together)
+    of_source, ahead_h = np.zeros(len(weeks), dtype=np.int64), np.zeros(len(weeks), dtype=np.int64)
     of_source[first] = learned.of_source
+    if learned.ahead_h is not None:
+        ahead_h[first] = learned.ahead_h
     others = np.sort(order[_SAMPLE:])  # neighbouring sources are close in memory
     for begin in range(0, len(others), _RUN):
         numbers = others[begin : begin + _RUN]
-        of_source[numbers] = _belonging([weeks[number] for number in numbers.tolist()], at_s[numbers], learned.shapes)
-    return WeekShapes(learned.shapes, of_source, own)
+        some = [weeks[number] for number in numbers.tolist()]
+        if learned.ahead_h is None:
+            of_source[numbers] = _belonging(some, at_s[numbers], learned.shapes)
+        else:
+            ahead_h[numbers] = -_belonging(some, at_s[numbers], moved(learned.shapes[0]))
+    return WeekShapes(learned.shapes, of_source, own, None if learned.ahead_h is None else ahead_h)
 
 
 def _belonging(weeks: Sequence[WeekCounts], now_s: Floats, shapes: Floats) -> Ints:

@@ -14,6 +14,7 @@ from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 
 _CONCENTRATIONS = np.array([2.0**power for power in range(-3, 14)])
 _ROUNDS = 30
+_SURE_OF_HOUR = 0.6  # the probability of an hour and its neighbours, from which on a source follows it
 _TRUST_ITEMS = 20_000.0  # items after which earlier ones count half for the trust in weeks
 _LEAST_FACTOR = 1e-3
 _TRUSTED = tuple((3.0 * np.log(np.maximum(np.linspace(0.0, 1.0, 11), 0.01))).tolist())  # at first, 0.84 on average
@@ -113,6 +114,7 @@ class WeekShapes:
     shapes: Floats  # factors of the hours of the week, shape (clusters, 168), each row with mean 1
     of_source: Ints  # the cluster of each source, shape (sources,)
     dispersion: float = 1.0  # variance over mean of their items by hour
+    ahead_h: Ints | None = None  # by how many hours each source is ahead of its shape, shape (sources,)
 
     def mix_with_even(self, share: float) -> WeekShapes:
         """Return the shapes mixed with an even week, of which they make up ``share``."""
@@ -123,7 +125,15 @@ class WeekShapes:
         if not even.any():
             return self
         shapes = np.vstack([self.shapes, np.ones(self.shapes.shape[1])])
-        return WeekShapes(shapes, np.where(even, len(self.shapes), self.of_source), self.dispersion)
+        return replace(self, shapes=shapes, of_source=np.where(even, len(self.shapes), self.of_source))
+
+    def in_place(self) -> tuple[Floats, Ints]:
+        """Return the shapes that occur, each as it is moved, and that of each source."""
+        if self.ahead_h is None:
+            return self.shapes, self.of_source
+        pairs, of_source = np.unique(np.stack([self.of_source, self.ahead_h]), axis=1, return_inverse=True)
+        moved = np.array([np.roll(self.shapes[shape], -ahead) for shape, ahead in pairs.T.tolist()])
+        return moved.reshape(-1, HOURS), of_source.reshape(-1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +216,68 @@ def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
             break
         shapes, members, score = trial, belongs, trial_score
     return WeekShapes(shapes, members)
+
+
+def one_shape_moved(counts: Floats, passed: Floats, learned: WeekShapes, *, dispersion: float = 1.0) -> WeekShapes:
+    """Return one shape that each source follows some hours earlier or later, if that explains more than ``learned``.
+
+    Offices in many zones, or shops of many countries, share a week, but not the hours of a day. A mixture over 24
+    hours, fitted by EM; sources that say too little of their hour follow the mean over all.
+
+    Parameters
+    ----------
+    counts, passed, dispersion
+        As for ``common_shapes``.
+
+    Examples
+    --------
+    >>> office = np.repeat([0.0, 40.0, 0.0], [9, 8, 7]).tolist() * 7
+    >>> counts = np.array([np.roll(office, zone) for zone in range(0, 24, 2)])
+    >>> found = one_shape_moved(counts, np.ones(168), common_shapes(counts, np.ones(168)))
+    >>> found.ahead_h is not None and np.unique((found.ahead_h + np.arange(0, 24, 2)) % 24).size
+    1
+    """
+    if len(learned.shapes) < 2:  # then all follow one shape as it is
+        return learned
+    seen = counts / dispersion
+    flat = seen.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
+    best = int(np.argmax(seen.sum(axis=1)))
+    shape = _shape(seen[best], flat[best])
+    for _ in range(_ROUNDS):
+        logs = _log_likelihoods(seen, passed, moved(shape))
+        belongs = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
+        new = _shape(_moved_back(belongs, seen), _moved_back(belongs, flat))
+        if np.allclose(new, shape, rtol=1e-3, atol=1e-4):
+            break
+        shape = new
+    score = float(np.logaddexp.reduce(logs, axis=1).sum()) - len(seen) * float(np.log(24))
+    score -= 0.5 * _freedom(shape) * float(np.log(max(2.0, seen.sum())))
+    if score <= _evidence(seen, passed, learned.shapes):
+        return learned
+    hour = np.argmax(belongs, axis=1)
+    near = np.stack([belongs[np.arange(len(seen)), (hour + by) % 24] for by in (-1, 0, 1)]).sum(axis=0)
+    is_known = near > _SURE_OF_HOUR
+    return WeekShapes(
+        np.array([shape, moved(shape).mean(axis=0)]),
+        np.where(is_known, 0, 1),
+        learned.dispersion,
+        np.where(is_known, -hour, 0),
+    )
+
+
+def _moved_back(belongs: Floats, values: Floats) -> Floats:
+    """Return the sum of values by source and hour of the week, each moved to where its source belongs."""
+    moved_back = [np.roll(row, -hour) for hour, row in enumerate(belongs.T @ values)]
+    return np.asarray(np.sum(moved_back, axis=0))
+
+
+def moved(shape: Floats) -> Floats:
+    """Return a shape as sources show it that follow it 0 to 23 hours later, shape (24, 168).
+
+    >>> moved(np.arange(168.0))[2, :3].tolist()
+    [166.0, 167.0, 0.0]
+    """
+    return np.array([np.roll(shape, hour) for hour in range(24)])
 
 
 def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:

@@ -153,7 +153,9 @@ class Fleet:
         batches = max(together(before, self._turned_s), together(since, self._week_s))
         weeks = fleet_shapes(self._weeks, self._week_s + zones_s, together=batches)
         rates = column["rate_per_s"] / self._cycle.speed
-        of_week = (weeks.shapes, weeks.of_source)
+        of_week = weeks.in_place()
+        if weeks.ahead_h is not None:
+            zones_s = column["zone_s"] = zones_s + HOUR_S * weeks.ahead_h
         return FleetState(
             self.source_ids,
             column["rate_per_s"],

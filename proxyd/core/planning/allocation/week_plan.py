@@ -22,7 +22,7 @@ from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.model_fit import NO_GAPS, ItemGaps
 from proxyd.core.rates.siblings import BIN_S
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
 
 
@@ -295,8 +295,15 @@ class WeekPlan:
     def intensity(self, source_id: str) -> Floats:
         """Return the factors of a source's rate by hour of the week, shape (168,)."""
         planned = self._weeks.planned
-        factors: Floats = planned.shapes[planned.of_source[self._numbers[source_id]]]
+        number = self._numbers[source_id]
+        ahead = 0 if planned.ahead_h is None else int(planned.ahead_h[number])
+        factors: Floats = np.roll(planned.shapes[planned.of_source[number]], -ahead)
         return factors
+
+    def ahead_s(self, source_id: str) -> float:
+        """Return by how much a source is ahead of its learned week, in addition to its zone."""
+        number, ahead_h = self._numbers.get(source_id), self._weeks.learned.ahead_h
+        return 0.0 if number is None or ahead_h is None else float(ahead_h[number]) * HOUR_S
 
     @property
     def dispersion(self) -> float:

@@ -126,7 +126,8 @@ class Estimates:
         is_used = not turned and before.fit.week_off_since_s is None
         if week is not None and sums is not None and timed is not None and is_used:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)
-            self.trust = self._trust_after(sums, timed, rate_per_s, week.fleet_dispersion)
+            ahead_s = week.ahead_s(source.source_id)
+            self.trust = self._trust_after(sums, _later(timed, ahead_s), rate_per_s, week.fleet_dispersion)
         if turned and week is not None:
             self._note_turn(self.rate_per_s(before, source, evidence.until_s), week.items_per_s, told.until_s)
         old = self.weeks.get(source.source_id)
@@ -162,7 +163,8 @@ class Estimates:
         """Return the model of a source at a rate and with its learned week."""
         if week is None or (sums := week.sums(source.source_id)) is None:
             return SourceModel(rate_per_s, cycle=self.cycle, dispersion=1.0 if week is None else week.dispersion)
-        return SourceModel(rate_per_s, sums, self.cycle, zone_s(source.zone, now_s), week.dispersion)
+        ahead_s = zone_s(source.zone, now_s) + week.ahead_s(source.source_id)
+        return SourceModel(rate_per_s, sums, self.cycle, ahead_s, week.dispersion)
 
     def week_is_off(self, source_id: str) -> bool:
         """Whether the learned week of a source predicted worse than an even one; the source is then planned evenly."""
@@ -222,6 +224,12 @@ def until_next_plan_s(passed_s: float, every_s: float) -> float:
     [3.0, 3.0, 6.0, 12.0, 24.0, 24.0]
     """
     return min(every_s, max(passed_s, every_s / _FIRST_PLAN))
+
+
+def _later(told: ItemTimes, by_s: float) -> ItemTimes:
+    if not by_s:
+        return told
+    return ItemTimes(told.since_s + by_s, told.until_s + by_s, tuple(time_s + by_s for time_s in told.times_s))
 
 
 def zone_s(zone: str | None, at_s: float) -> float:

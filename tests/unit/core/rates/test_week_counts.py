@@ -90,10 +90,10 @@ def test_the_dispersion_of_poisson_items_is_one_and_of_batches_their_size() -> N
 def test_sources_beyond_the_sample_are_given_the_shape_that_fits_them(monkeypatch: pytest.MonkeyPatch) -> None:
     night = np.roll(office(0.5), 12)
     weeks = [hourly(office(0.5) if number % 2 else night, 5, number) for number in range(12)]
-    whole = fleet_shapes(weeks, MONDAY_S + 5 * WEEK_S).of_source
+    whole = fleet_shapes(weeks, MONDAY_S + 5 * WEEK_S).in_place()[1]
     monkeypatch.setattr("proxyd.core.rates.week_counts._SAMPLE", 6)
     monkeypatch.setattr("proxyd.core.rates.week_counts._RUN", 4)
-    found = fleet_shapes(weeks, MONDAY_S + 5 * WEEK_S).of_source
+    found = fleet_shapes(weeks, MONDAY_S + 5 * WEEK_S).in_place()[1]
     assert len(set(found[::2])) == len(set(found[1::2])) == 1
     assert found[0] != found[1]
     assert whole[0] != whole[1]
@@ -104,3 +104,33 @@ def test_no_sources_share_one_even_week() -> None:
     assert found.shapes.tolist() == [[1.0] * HOURS]
     assert found.of_source.tolist() == []
     assert found.with_even_weeks(np.zeros(0, dtype=bool)) is found
+
+
+def test_one_shape_is_learned_of_sources_in_many_zones() -> None:
+    zones = np.arange(48) % 24
+    weeks = [hourly(np.roll(office(1.5), zone), 6, seed) for seed, zone in enumerate(zones.tolist())]
+    found = fleet_shapes(weeks, MONDAY_S + 6 * WEEK_S)
+    assert found.ahead_h is not None
+    moved_by = (found.ahead_h + zones) % 24
+    known = found.of_source == 0
+    assert known.mean() > 0.9
+    assert np.ptp(moved_by[known]) <= 2 or np.ptp((moved_by[known] + 12) % 24) <= 2
+    shapes, of_source = found.in_place()
+    true = np.array([np.roll(office(1.0), zone) for zone in zones.tolist()])
+    both = [np.corrcoef(shapes[of_source[n]], true[n])[0, 1] for n in np.flatnonzero(known).tolist()]
+    assert min(both) > 0.8
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param([office(1.5)], id="one week"),
+        pytest.param([office(1.5), np.ones(HOURS) / 4], id="an office and an even week"),
+        pytest.param([office(1.5), np.where(office(1.0) > 0, 0.0, 0.4)], id="an office and what comes beside"),
+    ],
+)
+def test_what_differs_otherwise_is_not_moved(kinds: list[np.ndarray]) -> None:
+    weeks = [hourly(kinds[number % len(kinds)], 6, number) for number in range(24)]
+    found = fleet_shapes(weeks, MONDAY_S + 6 * WEEK_S)
+    assert found.ahead_h is None
+    assert len(found.shapes) == len(kinds)

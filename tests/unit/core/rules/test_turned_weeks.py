@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from proxyd.core.model.chronon import Budget
-from proxyd.core.planning.allocation.fleet_state import FleetState
+from proxyd.core.planning.allocation.fleet_state import FleetState, pack, unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rates.rate_blend import ItemTimes
 from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rates.week_shapes import WeekShapes
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.state import SourceState
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
@@ -117,3 +118,33 @@ async def test_a_source_whose_items_come_in_the_other_half_of_the_day_learns_its
         run_all(found.switch_plan(week, at_s))
     by_hour = found.known.estimates.weeks["s"].counts.reshape(7, 24).sum(axis=0)
     assert by_hour[:12].sum() > 5 * by_hour[12:].sum()
+
+
+async def test_a_source_is_planned_by_a_week_that_is_moved_to_its_hours() -> None:
+    names = [f"s{number}" for number in range(24)]
+    found = decider(declaration(*map(source, names), rule("r")), now_s=T0, budget=Budget(1.0))
+    rng = np.random.default_rng(7)
+    for zone, name in enumerate(names):
+        morning_s = MONDAY_S + DAY_S * np.arange(56)[:, None] + HOUR_S * zone
+        times_s = np.sort((morning_s + rng.uniform(0.0, 6 * HOUR_S, (56, 4))).ravel())
+        told = ItemTimes(MONDAY_S, T0, tuple(times_s[times_s < T0].tolist()))
+        found.known.estimates.weeks[name] = WeekCounts.begun(MONDAY_S).seen(told)
+        await Drive(found).see(changed(name, [item("1", T0 - 60.0)], T0))
+    plan = found.fleet(T0).plan()
+    assert plan is not None
+    run_all(found.switch_plan(plan, T0))
+    for zone, name in enumerate(names):
+        week = np.array(plan.intensity(name)).reshape(7, 24).mean(axis=0)
+        busy = (np.arange(6) + zone) % 24
+        assert week[busy].mean() > 3.0 * np.delete(week, busy).mean()
+        model = found.known.estimates.model(found.known.compiled.sources[name], 1e-4, plan, T0)
+        busy_s, quiet_s = (MONDAY_S + DAY_S + HOUR_S * ((zone + hour) % 24) for hour in (2, 14))
+        assert model.expect(busy_s, busy_s + HOUR_S)[0] > 3.0 * model.expect(quiet_s, quiet_s + HOUR_S)[0]
+        told_week = Explainer.of(found).explain(name, found.settings.grid.chronon_at(T0))
+        assert told_week is not None
+        np.testing.assert_allclose(told_week.week, plan.intensity(name))
+    state = found.fleet(T0).state()
+    assert state is not None
+    kept = unpack(pack(state))
+    assert kept.weeks.ahead_h is not None
+    np.testing.assert_array_equal(kept.weeks.ahead_h, state.weeks.ahead_h)
