@@ -75,7 +75,7 @@ class World:
     events_s: list[Floats]
     intensities: Floats | None = None  # items a second by source and cell
     gaps_s: Floats | None = None  # mean gaps of renewals, by source
-    ages: AgePolicy | None = None  # the best waits for these gaps
+    gaps: Gaps | None = None  # how these are drawn
     importance: Floats | None = None  # what an item of each source is worth
 
 
@@ -91,6 +91,7 @@ class Gaps:
     longest: float  # in mean gaps; older items count as this old
 
 
+@cache
 def gamma_gaps(shape: float) -> Gaps:
     """Return Gamma gaps."""
 
@@ -101,6 +102,7 @@ def gamma_gaps(shape: float) -> Gaps:
     return Gaps(draw, 48, 3.0)
 
 
+@cache
 def session_gaps(again: float = 0.75, soon: float = 0.05) -> Gaps:
     """Return gaps of sessions: mostly the next item comes soon, otherwise much later."""
     later = (1.0 - again * soon) / (1.0 - again)
@@ -176,16 +178,16 @@ class AgePolicy:
 
 
 @cache
-def age_policy(shape: float | None) -> AgePolicy:
-    """Return the policy for Gamma gaps of a shape, or for those of sessions."""
-    return AgePolicy(session_gaps() if shape is None else gamma_gaps(shape))
+def age_policy(gaps: Gaps) -> AgePolicy:
+    """Return the policy for gaps; to find it takes seconds."""
+    return AgePolicy(gaps)
 
 
 def probes_by_age(world: World, span: Span, probes: float) -> list[Floats]:
     """Return the probe times of every source at the one price that makes about as many probes."""
     assert world.gaps_s is not None
-    assert world.ages is not None
-    policy = world.ages
+    assert world.gaps is not None
+    policy = age_policy(world.gaps)
     low, high = -30.0, 30.0
     made: list[Floats] = []
     for _ in range(14):
@@ -260,18 +262,18 @@ def of_intensities(rates: Floats, span: Span, rng: Rng, importance: Floats | Non
     return World(events, np.maximum(rates, HIDDEN / DAY_S), importance=importance)
 
 
-def of_gaps(gaps_s: Floats, ages: AgePolicy, span: Span, rng: Rng) -> World:
+def of_gaps(gaps_s: Floats, gaps: Gaps, span: Span, rng: Rng) -> World:
     """Return a world of renewals that began long before."""
     events: list[Floats] = []
     for gap_s in gaps_s.tolist():
         before_s = 20 * gap_s
         count = int(1.3 * (span.stop_s - span.start_s + before_s) / gap_s) + 50
-        drawn = [ages.gaps.draw(rng, count)]
+        drawn = [gaps.draw(rng, count)]
         while sum(map(np.sum, drawn)) * gap_s < span.stop_s - span.start_s + before_s:
-            drawn.append(ages.gaps.draw(rng, count))
+            drawn.append(gaps.draw(rng, count))
         times = span.start_s - before_s * rng.random() - 10 * gap_s + gap_s * np.cumsum(np.concatenate(drawn))
         events.append(times[(times >= span.start_s) & (times < span.stop_s)])
-    return World(events, gaps_s=gaps_s, ages=ages)
+    return World(events, gaps_s=gaps_s, gaps=gaps)
 
 
 def _flat(rates: Floats, span: Span) -> Floats:
@@ -344,17 +346,17 @@ def fortnightly(span: Span, rng: Rng) -> World:
 
 def regular(span: Span, rng: Rng) -> World:
     """Gamma gaps with a coefficient of variation of 0.22."""
-    return of_gaps(1.0 / span.rates(rng), age_policy(20.66), span, rng)
+    return of_gaps(1.0 / span.rates(rng), gamma_gaps(20.66), span, rng)
 
 
 def fixed_times(span: Span, rng: Rng) -> World:
     """Gaps of 6 to 54 hours with a coefficient of variation of 0.1."""
-    return of_gaps(rng.uniform(6 * HOUR_S, 54 * HOUR_S, span.sources), age_policy(100.0), span, rng)
+    return of_gaps(rng.uniform(6 * HOUR_S, 54 * HOUR_S, span.sources), gamma_gaps(100.0), span, rng)
 
 
 def sessions(span: Span, rng: Rng) -> World:
     """Sessions of four posts on average."""
-    return of_gaps(1.0 / span.rates(rng), age_policy(None), span, rng)
+    return of_gaps(1.0 / span.rates(rng), session_gaps(), span, rng)
 
 
 def exciting(span: Span, rng: Rng, *, children: float = 0.6, delay_s: float = 6 * HOUR_S) -> World:
@@ -456,7 +458,7 @@ def measure(name: str, seed: int, span: Span, probes_a_week: float) -> Iterator[
         }
 
     began = perf_counter()
-    by_age = world.ages is not None
+    by_age = world.gaps is not None
     known_s = probes_by_age(world, span, probes) if by_age else probes_by_intensity(world, span, counted)
     known = line("known", known_s, began, None)
     for shown, make in POLICIES.items():

@@ -202,6 +202,7 @@ async def run_daemon(
     stalls: Sequence[int] = (),
     fate: Fate = healthy,
     prober: Callable[[Callable[[], float]], Any] | None = None,
+    chronons: int = CHRONONS,
 ) -> tuple[Decider, RecordingDecider, Any, Metrics]:
     """Run the real probe loop under a fake clock; it stalls for whole chronons where told to."""
     clock, metrics = FakeClock(START_S), Metrics()
@@ -212,7 +213,7 @@ async def run_daemon(
     plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, compute=at_once)
     tasks = asyncio.gather(loop.run(), plan_loop.run())
     await settle()
-    for chronon in range(CHRONONS):
+    for chronon in range(chronons):
         if chronon in stalls:
             clock.jump(3.5 * CHRONON_S)
         else:
@@ -249,14 +250,18 @@ class OriginsProber:
         return self._origins.answer(request.source_id, now_s)[0]
 
 
-async def made_by_both(fleet: Fleet) -> tuple[list[tuple[float, str]], list[tuple[float, str]]]:
+async def made_by_both(
+    fleet: Fleet, chronons: int = CHRONONS
+) -> tuple[list[tuple[float, str]], list[tuple[float, str]]]:
     """Return the probes of the daemon under a fake clock, and those of the simulator."""
     times_s = {name: np.array(times) for name, times in fleet.times_s().items()}
     every_s, now = fleet.plan_every_s or inf, int(START_S / CHRONON_S)
-    epoch = Epoch(now, now + CHRONONS)
+    epoch = Epoch(now, now + chronons)
     rehearsed = rehearse(fleet.decider(), Origins(times_s), epoch, plan_every_s=every_s)
-    _, _, prober, _ = await run_daemon(fleet, prober=lambda time_s: OriginsProber(Origins(times_s), time_s))
-    end_s = START_S + CHRONONS * CHRONON_S
+    _, _, prober, _ = await run_daemon(
+        fleet, prober=lambda time_s: OriginsProber(Origins(times_s), time_s), chronons=chronons
+    )
+    end_s = START_S + chronons * CHRONON_S
     made = [(round(at_s, 5), name) for at_s, name in prober.started if at_s < end_s]
     return made, [(round(p.start_s, 5), p.probe.source_id) for p in rehearsed.probes]
 
