@@ -51,7 +51,7 @@ class Feed:
         channel = f"<title>feed {self.number}</title><link>http://example.org/</link><description>d</description>"
         head = "" if self.shape == "no declaration" else '<?xml version="1.0" encoding="utf-8"?>\n'
         tail = "" if self.shape == "cut off" else "</channel></rss>"
-        return f'{head}<rss version="2.0"><channel>{channel}{entries}{tail}', version
+        return f'{head}<rss version="2.0"><channel>{channel}\n{entries}{tail}', version
 
     def _entry(self, item: Item, now_s: float, epoch_s: float) -> str:
         link = f"http://example.org/{item.word}"

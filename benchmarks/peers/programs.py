@@ -144,7 +144,7 @@ async def _until(ask: Callable[[], Awaitable[_T | None]]) -> _T:
 
 
 def _urlwatch(setup: Setup) -> Ready:
-    jobs = setup.write("urls.yaml", "---\n".join(f"url: {each}\nadditions_only: true\n" for each in setup.feeds))
+    jobs = setup.write("urls.yaml", "---\n".join(f"url: {each}\ndiff_filter:\n- grep: ^[+]\n" for each in setup.feeds))
     told = {"enabled": True, "command": setup.tell().split()}
     quiet = {"new": False, "error": False, "unchanged": False}
     config = {"display": quiet, "report": {"stdout": {"enabled": False}, "shell": told, "text": {"details": True}}}
