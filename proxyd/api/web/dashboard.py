@@ -1,23 +1,20 @@
-"""The dashboard: its routes, its tokens, and the updates of open pages."""
+"""The dashboard: its routes, the updates of open pages, and the reference of the API."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import web
 
-from proxyd.api.auth import SCOPES, new_token, written_profiles
 from proxyd.api.bounds import Within
 from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
 from proxyd.api.passwords import MailedLinks
 from proxyd.api.peers import NO_PEERS, Peers
-from proxyd.api.problems import BadRequestError
 from proxyd.api.queries import Queries
 from proxyd.api.rest.live_streams import Streams
 from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
@@ -27,9 +24,9 @@ from proxyd.api.web.editor import Editor
 from proxyd.api.web.entrance import Entrance
 from proxyd.api.web.histories import Histories
 from proxyd.api.web.news import News
-from proxyd.api.web.page_gate import POLICY_OF_ARTICLES, SIGNED, HeaderSignIn, PageGate, WebRoute, read_form
+from proxyd.api.web.page_gate import POLICY_OF_ARTICLES, SIGNED, HeaderSignIn, PageGate, WebRoute
 from proxyd.api.web.pages import Actions, WebPages
-from proxyd.api.web.people_pages import PeoplePages
+from proxyd.api.web.people_pages import PeoplePages, TokenPages
 from proxyd.api.web.reader import ReaderPages
 from proxyd.api.web.receiver_pages import ReceiverPages
 from proxyd.api.web.rendering import Renderer, static_files
@@ -38,10 +35,6 @@ from proxyd.api.web.single_sign_on import BACK_PATH, OidcSettings
 from proxyd.api.web.site_pages import SitePages
 from proxyd.api.web.statement_editor import StatementEditor
 from proxyd.api.web.subjects import Subjects
-from proxyd.api.wire import converters as payloads
-from proxyd.core.errors import ConflictError
-from proxyd.core.language import no_such
-from proxyd.store.api_rows import Scope
 
 
 class Dashboard:
@@ -87,7 +80,7 @@ class Dashboard:
         statements, reader, sites = StatementEditor(*parts), ReaderPages(*parts), SitePages(*parts)
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         histories = Histories(*parts)
-        tokens = _TokenPages(self._queries, self._renderer)
+        tokens = TokenPages(self._queries, self._renderer)
         entrance = Entrance(self._queries, self._renderer, self._sessions, self._links, self._elsewhere)
         people = PeoplePages(self._queries, self._renderer)
         receivers = ReceiverPages(self._queries, self._renderer)
@@ -229,80 +222,6 @@ class Dashboard:
             return await self._streams.follow(request)
         finally:
             streams.discard(task)
-
-
-_DAY_S = 86400.0
-_MOST_PROFILES = 500  # in a list of the form
-_FIELDS = {"name": "", "scope": "read", "days": "", "profile": ""}
-
-
-class _TokenPages:
-    """Handlers that list, create and revoke tokens; they require the scope admin."""
-
-    def __init__(self, queries: Queries, renderer: Renderer) -> None:
-        self._access = queries.access
-        self._profiles = queries.profiles
-        self._clock = queries.clock
-        self._render = renderer.page
-
-    async def tokens(self, request: web.Request) -> web.Response:
-        """List the tokens, without their secrets."""
-        return await self._page(request)
-
-    async def make(self, request: web.Request) -> web.Response:
-        """Create a token; only this response contains its text."""
-        given = await read_form(request)
-        form = {name: given.get(name, blank).strip() for name, blank in _FIELDS.items()}
-        try:
-            shown = await self._make(form)
-        except (BadRequestError, ConflictError) as error:
-            status = 409 if isinstance(error, ConflictError) else 422
-            return await self._page(request, status=status, error=str(error), form=form)
-        return await self._page(request, status=201, made=shown, made_name=form["name"])
-
-    async def drop(self, request: web.Request) -> web.StreamResponse:
-        """Revoke a token and end the sessions that use it."""
-        await self._access.drop_token(request.match_info["name"], self._clock.time_s())
-        request[SIGNED].session.say("The token was revoked.")
-        raise web.HTTPSeeOther("/tokens")
-
-    async def _make(self, form: dict[str, str]) -> str:
-        known = self._profiles.declaration.profiles
-        profiles = written_profiles(form["profile"], known)
-        for each in profiles:
-            if each not in known:
-                raise BadRequestError(str(no_such("profile", each, known)))
-        token, shown = new_token(
-            form["name"],
-            cast("Scope", form["scope"]),  # new_token refuses others
-            now_s=self._clock.time_s(),
-            expires_in_s=_seconds_of(form["days"]),
-            profiles=profiles,
-        )
-        await self._access.add_token(token)
-        return shown
-
-    async def _page(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
-        known = [payloads.token(each) for each in await self._access.tokens()]
-        empty: dict[str, Any] = {"made": None, "made_name": "", "error": None, "form": _FIELDS}
-        empty["profiles"] = sorted(self._profiles.declaration.profiles)[:_MOST_PROFILES]
-        own = request[SIGNED].token.token_id
-        return self._render(
-            request, "tokens.html", status=status, known=known, own=own, scopes=SCOPES, **{**empty, **facts}
-        )
-
-
-def _seconds_of(days: str) -> float | None:
-    """Return a number of days in seconds, ``None`` if nothing is written.
-
-    >>> _seconds_of("1.5"), _seconds_of(" ")
-    (129600.0, None)
-    """
-    if not days.strip():
-        return None
-    if re.fullmatch(r"\s*\d{1,6}(\.\d{1,6})?\s*", days, re.ASCII) is None:
-        raise BadRequestError("the lifetime must be a number of days; leave it empty for a token that never expires")
-    return float(days) * _DAY_S
 
 
 _GROUPS = (
