@@ -16,7 +16,7 @@ from proxyd.core.rates.week_shapes import (
     belonging,
     common_shapes,
     factors_over_hours,
-    moved,
+    hours_ahead,
     one_shape_moved,
 )
 
@@ -123,7 +123,8 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
         if learned.ahead_h is None:
             of_source[numbers] = _belonging(some, at_s[numbers], learned.shapes)
         else:
-            ahead_h[numbers] = -_belonging(some, at_s[numbers], moved(learned.shapes[0]))
+            seen = _arrays(some, at_s[numbers])
+            of_source[numbers], ahead_h[numbers] = hours_ahead(*seen, learned.shapes[0], dispersion=own * together)
     return WeekShapes(learned.shapes, of_source, own, None if learned.ahead_h is None else ahead_h)
 
 

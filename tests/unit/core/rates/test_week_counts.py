@@ -121,6 +121,19 @@ def test_one_shape_is_learned_of_sources_in_many_zones() -> None:
     assert min(both) > 0.8
 
 
+def test_sources_beyond_the_sample_are_moved_only_if_their_hour_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    weeks = [hourly(np.roll(office(1.5), zone % 24), 6, zone) for zone in range(48)]
+    silent = [WeekCounts.begun(MONDAY_S)] * 3
+    monkeypatch.setattr("proxyd.core.rates.week_counts._SAMPLE", 36)
+    found = fleet_shapes([*weeks, *silent], MONDAY_S + 6 * WEEK_S)
+    assert found.ahead_h is not None
+    assert found.of_source[-3:].tolist() == [1, 1, 1]
+    known = np.flatnonzero(found.of_source[:48] == 0)
+    assert len(known) > 40
+    moved_by = (found.ahead_h[known] + known) % 24
+    assert np.ptp(moved_by) <= 2 or np.ptp((moved_by + 12) % 24) <= 2
+
+
 @pytest.mark.parametrize(
     "kinds",
     [
