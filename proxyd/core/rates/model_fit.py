@@ -28,7 +28,7 @@ _NATS = 3.0  # by which the gaps must have predicted better than the rate and th
 _MEMORY_GAPS = 48.0  # after so many gaps, what was seen counts a third
 _FEWEST_GAPS = 3.0  # gaps before they predict anything
 _PRIOR_SPREAD = 0.06  # the sum of the spreads that were seen begins with this, so that few gaps say little
-_SURPRISES = 0.1  # the share of probes that may find what the gaps do not predict, as after holidays
+_UNFORESEEN = 0.1  # the share of probes that may find what the gaps do not predict, as after holidays
 _BATCH = 0.02  # of the mean gap: items that come so soon after another one belong to it
 _LEAST_RATIO, _LEAST_SCORE = -30.0, -10.0
 
@@ -168,7 +168,7 @@ NO_GAPS = ItemGaps()
 
 def _allow_surprises(ratio: float) -> float:
     """Return the log-likelihood ratio of a mixture with what the ratio is against."""
-    return log(_SURPRISES) if ratio < _LEAST_RATIO else ratio + log1p(_SURPRISES * expm1(-ratio))
+    return log(_UNFORESEEN) if ratio < _LEAST_RATIO else ratio + log1p(_UNFORESEEN * expm1(-ratio))
 
 
 def log_survival(shape: float, gap: float) -> float:
