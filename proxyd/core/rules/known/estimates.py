@@ -25,6 +25,7 @@ from proxyd.core.rates.week_shapes import WeekSums, WeekTrust
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceState
 
 _TURNED, _TURN_HALF_LIFE_S = 0.35, WEEK_S / 2  # the share of all items, of whose sources the weeks turned lately
+_MOST_OF_ONE = 0.2  # of all items, so that one busy source alone says nothing of the others
 _NEVER_TURNED = (0.0, 0.0, 0.0)
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
@@ -139,9 +140,10 @@ class Estimates:
         return None if new is old or not new.items else new
 
     def _note_turn(self, rate_per_s: float, all_per_s: float, now_s: float) -> None:
-        """Note that a source's week turned; if sources with half of the items did within days, all weeks did."""
+        """Note that a source's week turned; if several with a third of the items did within days, all weeks did."""
         turned_per_s, as_of_s, all_turned_s = self._turned
-        turned_per_s = turned_per_s * 2.0 ** (-max(0.0, now_s - as_of_s) / _TURN_HALF_LIFE_S) + rate_per_s
+        turned_per_s *= 2.0 ** (-max(0.0, now_s - as_of_s) / _TURN_HALF_LIFE_S)
+        turned_per_s += min(rate_per_s, _MOST_OF_ONE * all_per_s)
         if turned_per_s > _TURNED * all_per_s:
             turned_per_s, all_turned_s = 0.0, now_s
         self._turned = (turned_per_s, now_s, all_turned_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from proxyd.core.model.chronon import Budget
 from proxyd.core.planning.allocation.fleet_state import FleetState, pack, unpack
@@ -38,9 +39,9 @@ def test_of_a_week_that_turned_one_item_is_kept() -> None:
     assert counts(1).forgotten(T0).items == 1.0
 
 
-def estimates_and_plan() -> tuple[Estimates, WeekPlan]:
+def estimates_and_plan(rate_per_s: float = 1e-5) -> tuple[Estimates, WeekPlan]:
     weeks = WeekShapes(np.ones((1, 168)), np.zeros(5, dtype=np.int64))
-    state = FleetState(list(NAMES), np.full(5, 1e-5), np.ones(5), np.full(5, T0), weeks, 1e-3)
+    state = FleetState(list(NAMES), np.full(5, rate_per_s), np.ones(5), np.full(5, T0), weeks, 1e-3)
     found = Estimates(1e-5, Cycle())
     found.weeks = {name: counts(50) for name in NAMES}
     return found, WeekPlan.of(state)
@@ -51,8 +52,9 @@ def turn(found: Estimates, plan: WeekPlan, name: str, at_s: float) -> WeekCounts
     return found.see(SOURCES[name], before, ItemTimes(at_s - 60.0, at_s, ()), plan, turned=True)
 
 
-def test_the_week_of_one_source_says_nothing_of_the_others() -> None:
-    found, plan = estimates_and_plan()
+@pytest.mark.parametrize("rate_per_s", [1e-5, 1e-6], ids=["as many as others", "most of all"])
+def test_the_week_of_one_source_says_nothing_of_the_others_however_many_items_it_has(rate_per_s: float) -> None:
+    found, plan = estimates_and_plan(rate_per_s)
     turned = turn(found, plan, "a", T0)
     assert turned is not None
     assert turned.items == 1.0
