@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 DIST := dist
 unexport PYTHONDONTWRITEBYTECODE  # every process of the tests would compile all modules again
 
-.PHONY: peers peers-full setup run test test-all lint types imports unit soak lock wheel sdist deb sbom audit licences clean
+.PHONY: setup run test test-all lint types imports unit soak lock wheel sdist deb sbom audit licences peers peers-full clean
 
 setup: $(STAMP)
 
@@ -70,7 +70,6 @@ lock: setup
 		--output-file deploy/requirements.lock
 	printf 'editables>=0.5\nhatchling>=1.27\n' | $(UV) - --constraint requirements.lock --output-file deploy/build.lock
 
-# The same bytes from the same commit, wherever and whenever it is built.
 # proxyd beside other programs, each installed in an environment of its own: one mix, and all of them three times.
 peers: $(STAMP)
 	$(BIN)/python benchmarks/peers/run.py --mixes uneven
@@ -78,6 +77,7 @@ peers: $(STAMP)
 peers-full: $(STAMP)
 	$(BIN)/python benchmarks/peers/run.py --runs 3
 
+# The same bytes from the same commit, wherever and whenever it is built.
 wheel: setup
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir $(DIST) .
