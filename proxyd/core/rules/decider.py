@@ -346,7 +346,7 @@ class Decider:
         fleet = Fleet(self.known, self.planner.limits.hosts, now_s)
         # in the order of the declaration, so that a plan does not depend on which sources were placed first
         for planned in self.planner.in_parts(self.known.compiled.sources):
-            fleet.add(planned)
+            fleet.add(planned, self.planner.week)
             yield
         self.planner.limits.forget(fleet.hosts, now_s)
         return fleet.close(self.planner.week, self.planner.settings, self._hints.changes())

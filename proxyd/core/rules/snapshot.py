@@ -25,7 +25,7 @@ from proxyd.core.rules.known.estimates import zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
 
-_COLUMNS = ("rate_per_s", "weights", "last_seen_s", "zone_s", "kind", "host", "least_gap_s", "passing")
+_COLUMNS = ("rate_per_s", "weights", "last_seen_s", "zone_s", "kind", "host", "least_gap_s", "passing", "counted_s")
 _DAY_S = 86400.0
 
 
@@ -63,8 +63,8 @@ class Fleet:
         """Return what ``state`` needs, without what the sources are taken from."""
         return {name: value for name, value in vars(self).items() if name not in ("_known", "_budgets")}
 
-    def add(self, planned: Sequence[PlannedSource]) -> None:
-        """Take in some sources."""
+    def add(self, planned: Sequence[PlannedSource], week: WeekPlan | None = None) -> None:
+        """Take in some sources; ``week`` is the running plan."""
         known, length_s = self._known, self._chronon_s
         programs, sources = known.compiled.programs, known.compiled.sources
         rows: list[tuple[float, ...]] = []
@@ -85,6 +85,7 @@ class Fleet:
                 self._hosts.setdefault(source.host, len(self._hosts)),
                 max(length_s, 1.0 / source.log.budget.most_per_s),
                 source.passing,
+                source.last_seen_s if week is None else week.counted_s(source.source_id, source.last_seen_s),
             )
             rows.append(row)
             self.source_ids.append(source.source_id)
@@ -168,6 +169,7 @@ class Fleet:
             losses=self._kinds_of_losses(),
             rules=tuple(self._targets),
             targets=self._fleet_targets(host_of),
+            counted_s=column["counted_s"],
             passing=column["passing"] if np.any(column["passing"] != 1.0) else None,
             trust=self._trust,
             chronon_s=self._chronon_s,

@@ -50,6 +50,7 @@ class FleetState:
     targets: FleetTargets | None = None  # what they ask for, with times in seconds
     even: NDArray[np.bool_] | None = None  # whose week is off, planned as if every hour were alike
     gaps: Floats | None = None  # shape, mean in seconds and newest item of those planned by age, (sources, 3)
+    counted_s: Floats | None = None  # when the last probe of each counts as made; when it was seen by default
     passing: Floats | None = None  # the part of the items that a rule counts; ``weights`` are multiplied by it
     host_of: Ints | None = None
     host_per_s: Floats | None = None  # how many probes each host takes, shape (hosts,)

@@ -220,6 +220,15 @@ class WeekPlan:
         due_s = self.due_s(source_id)
         return due_s if due_s is not None and last_seen_s < due_s < last_seen_s + self.chronon_s else last_seen_s
 
+    def counted_s(self, source_id: str, last_seen_s: float) -> float:
+        """Return when the last probe of a source, which saw it at ``last_seen_s``, counts as made."""
+        # A new plan counts it alike. Otherwise a source that was probed shortly before the slot that it was due in
+        # would be due in that slot again: each plan of the week had most sources probed once more.
+        number = self._numbers.get(source_id)
+        if number is None or self._told[2, number] != last_seen_s:
+            return last_seen_s
+        return float(self._cycle.time_s(float(self._allocator.last_s[number]) - self._ahead_s(number)))
+
     def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
         """Return which sources were planned with other rates, weights or last probes than ``told``, (sources, 3)."""
         numbers = self._numbers_of(source_ids)
@@ -380,6 +389,7 @@ class _HostGroups:
 def _demand_of(state: FleetState) -> FleetDemand:
     """Return the demand of a fleet in the cycle's time, with the curves (week, importance and losses) that occur."""
     grid, weeks, speed = WeekGrid(state.slot_s), state.shapes_to_plan_by, state.cycle.speed
+    counted_s = state.last_seen_s if state.counted_s is None else state.counted_s
     nothing = np.zeros(len(state.source_ids), dtype=np.int64)
     kinds, kind_of = (None, nothing) if state.importances is None else state.importances
     losses, loss_of = _losses(state)
@@ -389,7 +399,7 @@ def _demand_of(state: FleetState) -> FleetDemand:
         by_slot(weeks.shapes, grid.slots)[shape],
         curve_of,
         rate_per_s=state.rate_per_s / speed,
-        last_s=state.cycle.week_s(state.last_seen_s) + (0.0 if state.zone_s is None else state.zone_s),
+        last_s=state.cycle.week_s(counted_s) + (0.0 if state.zone_s is None else state.zone_s),
         weights=state.weights.copy(),
         importance=None if kinds is None else by_slot(kinds, grid.slots)[kind],
         phase_s=turns(np.arange(len(state.source_ids))) * state.slot_s,
