@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -14,17 +15,20 @@ from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
 from proxyd.api import wire
+from proxyd.api.auth import new_token
 from proxyd.api.forwarding import Forwarding, Peer, forward_unknown, refuse_changes
 from proxyd.api.listings import Listings
 from proxyd.api.peers import Peers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.wire import explained
 from proxyd.app.server import PublicFront, make_app
+from proxyd.core.model.profile import found_name, full_name
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.week_plan import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.net.host_turns import HostTokens
+from proxyd.store.api_rows import SqlAccess, Token
 from tests.fakes import FakeClock, no_queries
 from tests.fleets import decider, declaration, rule, source
 from tests.servers import free_port
@@ -65,10 +69,10 @@ class Planners:
     other: Peer = OTHER
     secret: str = "ours"
 
-    def answering(self, source: str | None, _profiles: Sequence[str] = ()) -> Peer | None:
+    def answering(self, source: str | None, profiles: Sequence[str] = ()) -> Peer | None:
         if source is None:
             return self.first
-        return self.other if source in self.theirs else HERE
+        return self.other if found_name(source, dict.fromkeys(self.theirs), profiles) in self.theirs else HERE
 
     def planner_of_host(self, host: str) -> Peer | None:
         return self.answering(host)
@@ -97,8 +101,14 @@ class Sent(Forwarding):
 
 
 @asynccontextmanager
-async def listening(planners: Planners, sent: Sent) -> AsyncIterator[TestClient[web.Request, web.Application]]:
-    app = make_app(no_queries(), PublicFront(), planners=forward_unknown(planners, sent, no_queries()))
+async def listening(
+    planners: Planners, sent: Sent, *tokens: Token
+) -> AsyncIterator[TestClient[web.Request, web.Application]]:
+    async def find_token(token_id: str) -> Token | None:
+        return {each.token_id: each for each in tokens}.get(token_id)
+
+    queries = replace(no_queries(), access=cast("SqlAccess", SimpleNamespace(find_token=find_token)))
+    app = make_app(queries, PublicFront(), planners=forward_unknown(planners, sent, queries))
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -144,6 +154,24 @@ async def test_a_body_may_name_a_source_of_another_planner(path: str, body: byte
     async with listening(Planners(["theirs"]), sent) as client:
         await client.post(path, data=body, headers={"Content-Type": "application/json"})
     assert sent.bodies == [body] * is_theirs
+
+
+@pytest.mark.parametrize(
+    ("profiles", "is_right", "is_theirs"),
+    [
+        pytest.param(["Ann", "Kids"], True, True, id="of an owner"),
+        pytest.param(["Ann"], True, False, id="of another owner"),
+        pytest.param(["Kids"], False, False, id="with a wrong token"),
+    ],
+)
+async def test_what_an_owner_has_is_found_by_the_name_that_they_write(
+    profiles: list[str], is_right: bool, is_theirs: bool
+) -> None:
+    sent, (token, shown) = Sent(), new_token("k", "write", now_s=0.0, expires_in_s=None, profiles=profiles)
+    told = {"Authorization": f"Bearer {shown if is_right else shown[:-1]}"}
+    async with listening(Planners([full_name("Kids", "a")]), sent, token) as client:
+        await client.get("/api/v1/explain/a", headers=told)
+    assert sent.paths == ["/api/v1/explain/a"] * is_theirs
 
 
 async def test_what_was_asked_by_another_planner_is_answered_here() -> None:
