@@ -139,7 +139,7 @@ class Client:
         self,
         listing: str,
         *,
-        name: str = "Imported",
+        name: str | None = None,
         pages: bool = False,
         match: str | None = None,
         dry_run: bool = False,

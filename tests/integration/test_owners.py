@@ -13,6 +13,7 @@ import pytest
 from proxyd.api.auth import new_token
 from proxyd.api.passwords import invite
 from proxyd.base.doers import OwnerLimits
+from proxyd.client import Client
 from proxyd.store.api_rows import Scope
 from tests.fleets import changed, item
 from tests.integration.api_world import T0, Running, running_api
@@ -415,6 +416,13 @@ async def test_an_owner_imports_a_list_into_the_own_profile(world: World) -> Non
     assert await world.ann.names("rules") == {"A", "B", "A 2"}
     assert await world.ben.names("rules") == {"B"}
     assert await world.admin.names("profiles") == {"Ann", "Ben"}
+
+
+async def test_an_owner_imports_by_the_client_without_naming_the_profile(world: World) -> None:
+    token = world.ann.headers["Authorization"].removeprefix("Bearer ")
+    async with Client.over_http(str(world.running.client.make_url("")), token) as client:
+        assert (await client.import_feeds("https://a.example/feed"))["sources_added"] == 1
+    assert await world.admin.names("profiles") == {"Ann"}
 
 
 async def test_an_owner_cannot_import_into_a_profile_of_others(world: World) -> None:
