@@ -124,7 +124,7 @@ def _from_folder(folder: Path, value: str) -> str:
     >>> _from_folder(Path("/home/me/proxyd"), "profiles"), _from_folder(Path("/home/me/proxyd"), "off")
     ('/home/me/proxyd/profiles', 'off')
     """
-    is_path = "://" not in value and value not in {"", ".", "off"}
+    is_path = "://" not in value and value not in {"", "off"}
     return str(folder / value) if is_path else value
 
 

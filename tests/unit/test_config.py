@@ -139,6 +139,9 @@ def test_relative_paths_count_from_the_folder_of_the_file_that_names_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "proxyd.toml").write_text('profiles = "p"\ndatabase = "d/p.db"\nsecrets = "/s"\nbackup = "off"\n')
+    (tmp_path / "all.toml").write_text('profiles = "."\nbackup = ""\n')
+    together = load(tmp_path / "all.toml", environ={})
+    assert (together.profiles, together.backup_folder) == (tmp_path, None)
     elsewhere = load(tmp_path / "proxyd.toml", environ={"PROXYD_SOCKET": "s.sock"})
     assert (elsewhere.profiles, elsewhere.database) == (tmp_path / "p", str(tmp_path / "d/p.db"))
     assert (elsewhere.secrets, elsewhere.socket, elsewhere.backup_folder) == (Path("/s"), Path("s.sock"), None)
