@@ -670,8 +670,8 @@ class Settings(BaseModel):
     )
     backup: Path | None = Field(
         None,
-        description="folder for a nightly copy of the database, or `off`. Empty: the folder `backups` beside a "
-        "database file, none for PostgreSQL",
+        description="folder for a nightly copy of the database; `off` or empty: none. Not set: the folder `backups` "
+        "beside a database file, none for PostgreSQL",
     )
     backup_copies: Annotated[int, Field(ge=1, le=1000)] = Field(
         7, description="number of nightly copies that are kept; older ones are deleted"
