@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 from textwrap import wrap
 
-from proxyd.cli.printed_answers import print_answer
+from proxyd.cli.printed_answers import print_json, print_lines
 from proxyd.core.errors import ProxydError
 from proxyd.terminal.verbs import JSON, argument, flag, verb
 
@@ -65,8 +65,11 @@ def init(options: argparse.Namespace) -> int:
     written = [path for path, text in files.items() if _write(path, text)]
     kept = [path for path in files if path not in written]
     lines = [f"wrote {path}" for path in written] + [f"kept {path}, which was there" for path in kept]
-    answer = {"written": [*map(str, written)], "kept": [*map(str, kept)]}
-    return print_answer(options, answer, lines + _next_steps(folder, is_unit=options.systemd))
+    if options.json:
+        print_json({"written": [*map(str, written)], "kept": [*map(str, kept)]})
+    else:  # no settings are read here: there may be none yet, or wrong ones
+        print_lines(lines + _next_steps(folder, is_unit=options.systemd))
+    return 0
 
 
 def _write(path: Path, text: str) -> bool:

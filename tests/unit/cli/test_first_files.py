@@ -92,6 +92,16 @@ def test_what_comes_next_depends_on_where_it_is_and_on_who_runs_it(
     options_of(["person", "invite", "admin", "--scope", "admin"])
 
 
+def test_settings_that_are_missing_or_wrong_elsewhere_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proxyd.toml").write_text("wrong\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    begun(tmp_path / "one")
+    monkeypatch.setenv("PROXYD_CONFIG", str(tmp_path / "none.toml"))
+    begun(tmp_path / "two")
+
+
 def test_the_unit_of_another_folder_stays(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     begun(tmp_path / "one", "--systemd")
     begun(tmp_path / "one", "--systemd")
