@@ -143,6 +143,7 @@ _OUTLINES = ("{*}outline", "{*}OUTLINE", "{*}Outline")  # of any namespace, as a
 _MOST_ATTRIBUTES = 1_000  # the library takes a time that grows with their square
 _MOST_SHOWN = 20  # invalid addresses that are named
 _LONGEST_FOLDER, _LONGEST_NAME = 100, 100
+_WITHIN = " / "  # between a folder and one within it
 _HEAD = re.compile(r"\A[\s\ufeff]*(<\?xml[^>]*\?>)?")  # a list that was edited may have several byte order marks
 _TAKEN = frozenset({BUILT_IN.name, DEFAULT_PROFILE})
 _FEEDS = _Kind(
@@ -289,13 +290,13 @@ def watch_listing(
 ) -> Merged:
     r"""Return what a list adds for somebody who writes only some profiles: a WATCH of each address.
 
-    It goes into the profile of its folder's name, if it is theirs, or else into ``name``, which is. What ``seen`` has
-    of the addresses is left alone. Raises as ``merge_listing`` does.
+    It goes into the profile of its folder's name, or of the outermost one's, if it is theirs, or else into ``name``,
+    which is. What ``seen`` has of the addresses is left alone. Raises as ``merge_listing`` does.
 
     Examples
     --------
     >>> from proxyd.core.model.profile import EMPTY_DECLARATION
-    >>> listed = SourceList((Listed("A", "http://a.example/", "Kids"),))
+    >>> listed = SourceList((Listed("A", "http://a.example/", "Kids / Games"),))
     >>> watch_listing(listed, EMPTY_DECLARATION, ["Ann", "Kids"], "Ann").statements
     ('WATCH \'http://a.example/\' AS "A" INTO "Kids";\n',)
     """
@@ -305,7 +306,8 @@ def watch_listing(
     statements: list[str] = []
     for feed in listed.feeds:
         if feed.url not in there:
-            options = WatchOptions(profile=feed.folder if feed.folder in profiles else name)
+            folders = (feed.folder, feed.folder.partition(_WITHIN)[0])
+            options = WatchOptions(profile=next((each for each in folders if each in profiles), name))
             words = () if match is None else (match,)
             wish = WatchWish(feed.url, page_class, names.of(feed), words=words, to=tuple(to), options=options)
             statements.append(f"{watch_text(wish)}\n")
@@ -445,7 +447,7 @@ def _folder(element: etree._Element | None, known: dict[etree._Element, str]) ->
         if str(element.tag).rpartition("}")[2].lower() == "outline":
             name = " ".join(_title(_attributes(element)).split())
             names += [name] * (name not in ("", ".", ".."))
-        known[element] = " / ".join(name for name in names if name)[:_LONGEST_FOLDER]
+        known[element] = _WITHIN.join(name for name in names if name)[:_LONGEST_FOLDER]
     return known[element]
 
 

@@ -26,6 +26,7 @@ SHAPES = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0)
 
 _NATS = 3.0  # by which the gaps must have predicted better than the rate and the week
 _MEMORY_GAPS = 48.0  # after so many gaps, what was seen counts a third
+_MOST_TIMES = 300  # of a history; older ones would count for less than a five-hundredth
 _FEWEST_GAPS = 3.0  # gaps before they predict anything
 _PRIOR_SPREAD = 0.06  # the sum of the spreads that were seen begins with this, so that few gaps say little
 _UNFORESEEN = 0.1  # the share of probes that may find what the gaps do not predict, as after holidays
@@ -90,7 +91,11 @@ class ItemGaps(NamedTuple):
 
     @classmethod
     def of_times(cls, times_s: Sequence[float]) -> ItemGaps:
-        """Return the gaps of a history of ascending times, judged against a Poisson process of the same mean."""
+        """Return the gaps of a history of ascending times, judged against a Poisson process of the same mean.
+
+        Only the last three hundred times are looked at.
+        """
+        times_s = times_s[-_MOST_TIMES:]
         if not times_s or times_s[-1] <= times_s[0]:
             return cls(max(times_s, default=None))
         known, even_per_s = cls(times_s[0]), (len(times_s) - 1) / (times_s[-1] - times_s[0])

@@ -111,3 +111,9 @@ def test_one_is_expected_within_a_mean_gap_and_assumed_to_come_then() -> None:
     assert known.assume_items(newest_s + DAY_S / 2) is known
     assert known.assume_items(newest_s + 2.25 * DAY_S).newest_s == pytest.approx(newest_s + 2 * DAY_S)
     assert NO_GAPS.expect(0.0, 9.0) == 0.0
+
+
+def test_of_a_long_history_the_end_says_it_all() -> None:
+    rng = np.random.default_rng(3)
+    daily = np.cumsum(rng.gamma(30.0, 86400.0 / 30.0, 5000))
+    assert ItemGaps.of_times(daily.tolist()) == ItemGaps.of_times(daily[-300:].tolist())
