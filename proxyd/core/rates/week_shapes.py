@@ -224,7 +224,7 @@ _NATS_TO_MOVE = 3.0
 
 
 def one_shape_moved(counts: Floats, passed: Floats, learned: WeekShapes, *, dispersion: float = 1.0) -> WeekShapes:
-    """Return one shape that each source follows some hours earlier or later, if that explains more than ``learned``.
+    """Return one shape that each source follows some hours earlier or later, if it explains far more than ``learned``.
 
     Offices in many zones, or shops of many countries, share a week, but not the hours of a day. A mixture over 24
     hours, fitted by EM; sources that say too little of their hour follow the mean over all.
