@@ -28,8 +28,9 @@ sed -i '/direct_url\.json,/d; /^\.\.\/\.\.\/\.\.\/bin\//d' "$opt"/lib/*/site-pac
 sed -i '/^command = /d' "$opt/pyvenv.cfg"
 printf '#!/opt/proxyd/bin/python\nimport sys\nfrom proxyd.__main__ import main\nsys.exit(main())\n' > "$opt/bin/proxyd"
 chmod 0755 "$opt/bin/proxyd"
-# By hash, because unpacking changes times: nobody who runs proxyd may write the files of the package
-"$opt/bin/python" -m compileall -q --invalidation-mode unchecked-hash -s "$stage" "$opt/lib" > "$stage.log" ||
+# By hash, because unpacking changes times: nobody who runs proxyd may write the files of the package.
+# All of them (-f): pip imports some packages when it installs the next, and their files would name this folder
+"$opt/bin/python" -m compileall -q -f --invalidation-mode unchecked-hash -s "$stage" "$opt/lib" > "$stage.log" ||
     { cat "$stage.log"; exit 1; }
 rm -f "$stage.log"
 
