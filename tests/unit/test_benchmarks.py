@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
-SLOW = {"outbox", "fleet", "prober", "rules", "interfaces", "planning", "scheduling", "shards", "hub", "worlds"}
+SLOW = {
+    "outbox",
+    "fleet",
+    "prober",
+    "rules",
+    "interfaces",
+    "planning",
+    "scheduling",
+    "shards",
+    "hub",
+    "worlds",
+    "traces",
+}
 
 
 def benchmark(path: Path) -> object:
