@@ -91,7 +91,7 @@ def _check_schema(connection: Connection, database: Path) -> None:
         return
     if found is None:
         raise StoreError(f"{database}: this is not a database of proxyd; name the file of the daemon")
-    if found in revisions():
+    if found < newest:
         advice = "stop its daemon and run `proxyd db migrate`"
     else:
         advice = "a newer proxyd wrote it; use that version"

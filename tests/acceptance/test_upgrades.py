@@ -1,34 +1,23 @@
-"""A database of the proxyd before, taken over while origins and receivers are busy: nothing is lost or comes twice."""
+"""A database of 0.1, and one of the version before, taken over while origins and receivers are busy."""
 
 from __future__ import annotations
 
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic import command
-from sqlalchemy import Connection
 
-from proxyd.store.backups import open_connections, owner_lock
-from proxyd.store.databases.schema import migration_config
 from tests.acceptance.support import Daemon, World, eventually, world
 from tests.acceptance.test_faults import one_id_for_each_item
 from tests.cluster.support import cluster
+from tests.former import V0_1, former_file
+from tests.next_version import make_next_version
 from tests.servers import PostgresServer
 
-BEFORE = "0015"
 SOURCES = [f"s{number}" for number in range(20)]
 MIGRATED = '"tables are brought to the newest schema"'
-
-
-async def put_back(database: str | Path) -> None:
-    """Make the tables those of the proxyd before; no daemon runs."""
-
-    def down(connection: Connection) -> None:
-        command.downgrade(migration_config(connection), BEFORE)
-
-    with owner_lock(database):
-        async with open_connections(database) as connections:
-            await connections.writer.call(down)
 
 
 def in_order(w: World, published: dict[str, list[str]]) -> None:
@@ -46,38 +35,46 @@ def publish(w: World, published: dict[str, list[str]]) -> int:
     return sum(map(len, published.values()))
 
 
-async def known(w: World, daemon: Daemon) -> None:
-    for source in SOURCES:
-        w.origin.feed(source, "atom").add(1, age_s=3600.0)
-    await daemon.start()
-    await daemon.knows(*SOURCES)
+def of_0_1(w: World) -> dict[str, list[str]]:
+    """Put the database and the profiles of 0.1 in place; return the ids of what each receiver has not accepted."""
+    database = w.daemon.database
+    database.unlink()
+    addresses = {"origin": f"127.0.0.1:{w.origin.port}", "receiver": f"127.0.0.1:{w.receiver.port}"}
+    with closing(sqlite3.connect(former_file(V0_1, database, **addresses))) as connection, connection:
+        since_s = time.time() - connection.execute("SELECT max(created_s) FROM notifications").fetchone()[0]
+        for column in ("first_attempt_s", "next_s"):  # it ended a moment ago
+            connection.execute(f"UPDATE outbox SET {column} = {column} + ?", (since_s,))
+        for table, column in (("notifications", "created_s"), ("items", "seen_s"), ("items", "present_s")):
+            connection.execute(f"UPDATE {table} SET {column} = {column} + ?", (since_s,))
+        (text,) = connection.execute("SELECT text FROM texts WHERE origin = 'file'").fetchone()
+        waiting: dict[str, list[str]] = {}
+        for endpoint, notification_id in connection.execute(
+            "SELECT endpoint, notification_id FROM outbox WHERE state = 'pending' ORDER BY position"
+        ):
+            waiting.setdefault(endpoint.rpartition("/")[2], []).append(notification_id)
+    w.daemon.declare(text)
+    return waiting
 
 
-@pytest.mark.long
-async def test_an_upgrade_under_load_loses_nothing(tmp_path: Path) -> None:
+async def test_data_of_0_1_is_taken_over_what_waited_is_sent_and_nothing_comes_twice(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        w.daemon.declare(w.text(SOURCES, {"each": 1}))
-        await known(w, w.daemon)
-        published: dict[str, list[str]] = {}
-        await w.receiver.received("each", publish(w, published))
-        w.receiver.scripts["each"].extend(["503"] * 3)  # what waits in the outbox is taken over too
-        publish(w, published)
-        await w.daemon.metric_reaches('proxyd_deliveries_total{result="retry"}', 1)
-        await w.daemon.kill()
-        await put_back(w.daemon.database)
-
-        publish(w, published)
-        w.daemon.forget_log()
+        waiting = of_0_1(w)
+        published = {"s1": w.origin.feed("s1", "atom"), "s2": w.origin.feed("s2")}
+        published["s1"].add(10, age_s=3600.0)  # what 0.1 has seen
+        published["s2"].add(5, age_s=3600.0)
         await w.daemon.start()
         assert w.daemon.log.count(MIGRATED) == 1
-        count = publish(w, published)
-        await w.receiver.received("each", count)
-        in_order(w, published)
+        await w.receiver.received("down", len(waiting["down"]))
+        assert [arrival.webhook_id for arrival in w.receiver.accepted("down")] == waiting["down"]
+        new = [guid for feed in published.values() for guid in feed.add(2)]
+        assert sorted(await w.receiver.received("each", len(new))) == sorted(new)
+        w.receiver.check()
         await w.daemon.stop()
 
 
 @pytest.mark.long
 async def test_of_two_machines_one_upgrades(tmp_path: Path, postgresql: PostgresServer) -> None:
+    code = make_next_version(tmp_path / "next")
     async with cluster(tmp_path, postgresql) as machines:
         w = World(machines.origin, machines.receiver, Daemon(tmp_path))
         machines.declare([w.text(SOURCES, {"each": 1})])
@@ -88,10 +85,9 @@ async def test_of_two_machines_one_upgrades(tmp_path: Path, postgresql: Postgres
         published: dict[str, list[str]] = {}
         await w.receiver.received("each", publish(w, published))
         await first.stop()
-        await put_back(machines.database)
 
         publish(w, published)
-        both = [await machines.machine("all") for _ in range(2)]
+        both = [await machines.machine("all", code=code) for _ in range(2)]
         count = publish(w, published)
         await w.receiver.received("each", count)
         assert sum(machine.log.count(MIGRATED) for machine in both) == 1

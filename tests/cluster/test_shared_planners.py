@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.support import Daemon, eventually
-from tests.acceptance.test_upgrades import MIGRATED, put_back
+from tests.acceptance.test_upgrades import MIGRATED
 from tests.cluster.hosts import Hosts, hosts
 from tests.cluster.support import Cluster, cluster
 from tests.cluster.test_machines import delivered, exactly_once, known, recovers, share
+from tests.next_version import make_next_version
 from tests.servers import PostgresServer
 
 HOSTS = 12
@@ -165,14 +166,14 @@ async def test_owners_ask_any_planner_of_theirs_by_the_names_they_write(
 
 @pytest.mark.long
 async def test_one_of_several_planners_upgrades_and_nothing_is_lost(tmp_path: Path, postgresql: PostgresServer) -> None:
+    code = make_next_version(tmp_path / "next")
     async with planning(tmp_path, postgresql, 2) as (machines, origin):
         for old in machines.machines:
             await old.stop()
         machines.machines.clear()
-        await put_back(machines.database)
         origin.publish()
         for _ in range(2):
-            await machines.machine("all")
+            await machines.machine("all", code=code)
         await share(*machines.machines)
         assert sum(each.log.count(MIGRATED) for each in machines.machines) == 1
         await machines.receiver.received("each", 2 * HOSTS)

@@ -18,10 +18,10 @@ from proxyd.core.rules.stages.observation import Observation
 from proxyd.probing.document_parser import parse_document
 from proxyd.probing.documents.document_texts import digest
 from proxyd.store.backups import open_connections, open_store
-from proxyd.store.databases.schema import migrate
 from proxyd.store.sql_store import SqlStore
 from tests.databases import migrated_file
 from tests.fleets import changed, decider, declaration, rule, source
+from tests.former import V0_1, former_file, without_rows
 
 NOON_S = 1772366400.0  # 2026-03-01
 T0 = NOON_S + 10_000.0
@@ -88,8 +88,7 @@ async def database_of_the_version_before(path: Path, items: list[dict[str, Any]]
         )
         connection.execute(add_item, [{"seq": n, "at_s": T0, **row} for n, row in enumerate(items, 1)])
 
-    async with open_connections(path) as connections:
-        await migrate(connections.writer, "0019")
+    async with open_connections(without_rows(former_file(V0_1, path))) as connections:
         await connections.writer.call(fill)
 
 

@@ -13,9 +13,9 @@ from proxyd.cli.main import main
 from proxyd.core.language import MEANING, SourceText, check
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store.backups import open_connections, open_store
-from proxyd.store.databases.schema import migrate
 from proxyd.store.declared_rows import StoredText
 from tests.fleets import DOMAIN, decider, declaration, rule, source
+from tests.former import V0_1, former_file, without_rows
 
 RULES = {
     "plain": rule("plain", when="COUNT(*) % 3 = 0"),
@@ -35,8 +35,7 @@ async def database_of_the_version_before(path: Path, fingerprints: dict[str, str
         counted = [[5, 5.0, None, None, None]]
         connection.execute(add_stream, [{"rule": n, "counts": json.dumps(counted)} for n in fingerprints])
 
-    async with open_connections(path) as connections:
-        await migrate(connections.writer, "0017")
+    async with open_connections(without_rows(former_file(V0_1, path))) as connections:
         await connections.writer.call(fill)
 
 

@@ -1,87 +1,32 @@
-"""The migrations make exactly the tables that the code reads and writes, and can be gone back."""
+"""The tables are those that the code reads and writes, and what versions before wrote is upgraded without loss."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+import json
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, insert, inspect, select, text
+from sqlalchemy import Connection, MetaData, inspect, select, text
 
 from proxyd.core.errors import StoreError
-from proxyd.store.backups import open_connections
-from proxyd.store.databases.schema import migrate, migration_config, migrations_folder
+from proxyd.core.language import SourceText, check
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.store.backups import open_connections, open_store
+from proxyd.store.databases.schema import migrate
 from proxyd.store.databases.tables import metadata
+from proxyd.store.listed_rows import Wanted
+from tests.former import FIRST, V0_1, V1_0, former_file, former_postgresql
+from tests.outboxes import due_deliveries
 from tests.servers import PostgresServer
 
-REVISIONS = sorted(path.name[:4] for path in migrations_folder().glob("versions/[0-9]*.py"))
-ROWS: dict[str, dict[str, Any]] = {
-    "sources": {
-        "source_id": "s",
-        "url": "https://s.example/",
-        "etag": '"1"',
-        "last_start_s": 1e9,
-        "last_success_s": 1e9,
-        "last_outcome": "changed",
-        "next_seq": 8,
-        "failures": 0,
-        "not_before_s": 0.0,
-        "rate": "[1000000000.0, [3.5, 3.5, 3.5, 3.5], [86400.0, 86400.0, 86400.0, 86400.0]]",
-        "lost_items": 0.0,
-    },
-    "items": {
-        "source_id": "s",
-        "seq": 7,
-        "item_id": "guid:7",
-        "content_hash": "h",
-        "fields": '{"title": "Žluťoučký"}',
-        "words": "zlutoucky",
-        "event_s": 1e9,
-        "seen_s": 1e9,
-        "present_s": 1e9,
-        "exact": True,
-        "seed": False,
-    },
-    "streams": {
-        "rule": "R",
-        "source_id": "s",
-        "counts": "[]",
-        "fired_seq": 7,
-        "captured": 2,
-        "missed": 1,
-        "utility": 2.0,
-    },
-    "notifications": {
-        "position": 41,
-        "notification_id": "ntf_1",
-        "rule": "R",
-        "source_id": "s",
-        "event_s": 1e9,
-        "created_s": 1e9,
-        "late": False,
-        "body": b'{"type": "proxyd.notification"}',
-    },
-    "outbox": {
-        "position": 42,
-        "notification_id": "ntf_1",
-        "endpoint": "https://r.example/hook",
-        "secret_kind": "env",
-        "secret_name": "SECRET_A",
-        "lane": "R\nhttps://r.example/hook",
-        "state": "pending",
-        "attempts": 2,
-        "first_attempt_s": 1e9,
-        "next_s": 1e9,
-        "last_error": "status 500",
-    },
-    "lanes": {"lane": "R\nhttps://r.example/hook", "endpoint": "https://r.example/hook", "due_s": 0.0},
-}
+Rows = dict[str, list[dict[str, Any]]]
 
 
 def differences(connection: Connection) -> list[object]:
@@ -111,17 +56,12 @@ def _described(found: Any, name: str) -> str:
     return repr((sorted(columns), sorted(indexes), keys))
 
 
-def fill(connection: Connection) -> None:
-    for name, row in ROWS.items():
-        connection.execute(insert(metadata.tables[name]), row)
-
-
-def rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
-    return {name: [dict(row) for row in connection.execute(select(metadata.tables[name])).mappings()] for name in ROWS}
-
-
-def down_to(revision: str, connection: Connection) -> None:
-    command.downgrade(migration_config(connection), revision)
+def rows(connection: Connection) -> Rows:
+    """Return all rows, in any order."""
+    found = MetaData()
+    found.reflect(connection)
+    tables = [each for each in found.sorted_tables if not each.name.startswith("item_words")]
+    return {t.name: [dict(row) for row in connection.execute(select(t)).mappings()] for t in tables}
 
 
 async def test_the_newest_schema_is_the_one_the_code_knows(database: str | Path) -> None:
@@ -132,36 +72,79 @@ async def test_the_newest_schema_is_the_one_the_code_knows(database: str | Path)
         assert await writer.call(differences) == []
 
 
-@pytest.mark.parametrize(
-    "revisions", [REVISIONS[-5:], pytest.param(REVISIONS, marks=pytest.mark.long)], ids=["the last four", "all"]
-)
-async def test_who_goes_back_and_forth_again_loses_nothing(database: str | Path, revisions: Sequence[str]) -> None:
-    async with open_connections(database) as connections:
-        writer = connections.writer
-        await migrate(writer)
-        await writer.call(fill)
-        before, of_revision = await writer.call(rows), {revisions[-1]: await writer.call(schema)}
-        for revision in reversed(revisions[:-1]):
-            await writer.call(partial(down_to, revision))
-            assert await writer.call(differences) != []
-            of_revision[revision] = await writer.call(schema)
-        for revision in revisions[1:]:
-            await migrate(writer, revision)
-            assert await writer.call(schema) == of_revision[revision], revision
-        assert await writer.call(differences) == []
-        assert await writer.call(rows) == before
+@pytest.mark.parametrize("version", [FIRST, V0_1, V1_0])
+async def test_an_upgrade_keeps_what_a_version_wrote_and_makes_the_tables_of_a_new_database(
+    tmp_path: Path, version: str
+) -> None:
+    async with open_connections(former_file(version, tmp_path / "old.db")) as old:
+        before = await old.writer.call(rows)
+        await migrate(old.writer)
+        after, tables = await old.writer.call(rows), await old.writer.call(schema)
+        assert await old.writer.call(lambda c: c.scalar(text("PRAGMA integrity_check"))) == "ok"
+    async with open_connections(tmp_path / "new.db") as new:
+        await migrate(new.writer)
+        assert tables == await new.writer.call(schema)
+    keeps(before, after)
 
 
-async def test_going_back_before_the_first_revision_leaves_nothing(database: str | Path) -> None:
-    async with open_connections(database) as connections:
-        writer = connections.writer
-        await migrate(writer)
-        before = await writer.call(schema)
-        await writer.call(fill)
-        await writer.call(lambda connection: down_to("base", connection))
-        assert list(await writer.call(schema)) == ["alembic_version"]
-        await migrate(writer)
-        assert await writer.call(schema) == before
+async def test_a_postgresql_database_of_0_1_is_upgraded_without_loss(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
+    address = await former_postgresql(former_file(V0_1, tmp_path / "old.db"), postgresql.create())
+    async with open_connections(address) as connections:
+        before = await connections.writer.call(rows)
+        await migrate(connections.writer)
+        keeps(before, await connections.writer.call(rows))
+        assert await connections.writer.call(differences) == []
+
+
+def keeps(before: Rows, after: Rows) -> None:
+    """Fail if a row is missing, or a column of it that both versions have is another."""
+    for name in before.keys() & after.keys() - {"alembic_version", "accounts"}:
+        of_both = after[name][0].keys() & before[name][0].keys() - {"lane"} if before[name] else ()
+        assert values(after[name], of_both) == values(before[name], of_both), name
+    for name in ("probes", "items", "captured", "missed", "delay_item_s") if "accounts" in before else ():
+        assert sum(row[name] for row in after["accounts"]) == pytest.approx(sum(r[name] for r in before["accounts"]))
+
+
+def values(found: list[dict[str, Any]], names: Iterable[str]) -> list[str]:
+    return sorted(str([row[name] for name in sorted(names)]) for row in found)
+
+
+async def test_what_0_1_declared_learned_found_and_owes_is_what_1_0_reads(tmp_path: Path) -> None:
+    former = former_file(V0_1, tmp_path / "old.db")
+    with closing(sqlite3.connect(former)) as connection:
+        learned = dict(connection.execute("SELECT source_id, rate FROM sources"))
+    async with open_store(former, ChrononGrid(0.2)) as store, store.writer.running():
+        texts = {text.origin: text.text for text in await store.declarations.load_texts()}
+        states, streams = await store.load_states(), await store.load_streams()
+        items = await store.present_items("s1")
+        told = await store.history.find_notifications(Wanted(), before=None, limit=100)
+        due = await due_deliveries(store, 1.79602e9)
+    assert check([SourceText(origin, text) for origin, text in texts.items()]).errors == ()
+    assert (streams["each", "s1"].seen, streams["each", "s1"].captured, streams["third", "s1"].fired_seq) == (6, 3, 10)
+    rates = {n: [s.rate.as_of_s, [*s.rate.events], [*s.rate.exposure_s]] for n, s in states.items()}
+    assert rates == {name: json.loads(rate) for name, rate in learned.items()}
+    assert [item.fields["channel.item.title"] for item in items][-1] == "Nr. s1-0010 <ö & co>"
+    assert len(told.rows) == 24
+    assert [(each.endpoint, each.attempts) for each in due] == [("http://127.0.0.1:2/down", 2)]
+
+
+async def test_the_first_schema_of_all_is_filled_in(tmp_path: Path) -> None:
+    async with open_connections(former_file(FIRST, tmp_path / "old.db")) as connections:
+        await migrate(connections.writer)
+        found = await connections.writer.call(rows)
+        words = "SELECT rowid FROM item_words WHERE item_words MATCH 'zlutoucky'"
+        assert await connections.writer.call(lambda c: c.scalar(text(words))) == found["items"][0]["position"] == 1
+    assert json.loads(found["sources"][0]["rate"]) == [1e9, [3.5] * 4, [86_400.0] * 4]
+    assert [(row["seen"], row["utility"]) for row in found["streams"]] == [(5, 2.0)]
+    assert [row["utility"] for row in found["intervals"]] == [1.0]
+    assert found["declared"] == [{"source_id": "s", "declared_s": 0.0}]
+    lanes = ["R\nhttps://r.example/hook", "R\nhttps://r.example/done"]
+    assert [row["lane"] for row in found["outbox"]] == lanes
+    assert [(row["lane"], row["due_s"]) for row in found["lanes"]] == [(lanes[0], 0.0)]
+    webhooks = [(row["endpoint"], row["state"], row["since_s"]) for row in found["webhooks"]]
+    assert webhooks == [("https://r.example/done", "confirmed", 7.0)]  # whoever has accepted something needs no ping
 
 
 async def test_a_database_of_a_newer_proxyd_is_not_touched(database: str | Path) -> None:
@@ -180,27 +163,3 @@ async def test_of_two_that_migrate_at_once_one_does_and_both_are_well(postgresql
     async with open_connections(address) as one, open_connections(address) as other:
         await asyncio.gather(migrate(one.writer), migrate(other.writer))
         assert await one.writer.call(differences) == []
-
-
-async def test_webhooks_that_accepted_something_before_there_were_pings_need_none(database: str | Path) -> None:
-    delivered = (
-        "INSERT INTO outbox (notification_id, endpoint, lane, secret_kind, secret_name, kind, form, state, attempts,"
-        " next_s, done_s) SELECT notification_id, endpoint || '/' || :state, lane || :state, secret_kind, secret_name,"
-        " kind, form, :state, attempts, next_s, 7.0 FROM outbox LIMIT 1"
-    )
-
-    def before_pings(connection: Connection) -> None:
-        fill(connection)
-        down_to("0005", connection)
-        connection.execute(text(delivered), [{"state": "delivered"}, {"state": "dead"}])
-
-    def told(connection: Connection) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in connection.execute(text("SELECT endpoint, state, since_s FROM webhooks"))]
-
-    async with open_connections(database) as connections:
-        writer = connections.writer
-        await migrate(writer)
-        await writer.call(before_pings)
-        await migrate(writer)
-        found = await writer.call(told)
-    assert found == [("https://r.example/hook/delivered", "confirmed", 7.0)]

@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from alembic import command
 from sqlalchemy import Connection, text
 
 from proxyd.cli.main import main
 from proxyd.core.errors import NotFoundError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store.backups import open_store, owner_lock
-from proxyd.store.databases.schema import migration_config
 from proxyd.store.databases.sqlite import sqlite_connections
 from proxyd.store.seen_events import read_past
 from tests.databases import migrated_file
 from tests.fleets import Drive, changed, decider, declaration, item, source
+from tests.former import V0_1, former_file
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 BEGUN_S = 1_790_000_000 // (7 * 86400) * 7 * DAY_S
@@ -206,17 +205,11 @@ def test_another_kind_of_file_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_an_older_schema_is_not_migrated(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def older(connection: Connection) -> None:
-        command.downgrade(migration_config(connection), "0007")
-
-    async def go_back() -> None:
-        async with sqlite_connections(database) as connections:
-            await connections.writer.call(older)
-
-    asyncio.run(go_back())
+    database.unlink()
+    former_file(V0_1, database)
     before = state_of(database.parent)
     said = complaint(capsys, "--from-database")
-    assert "its schema is 0007, this proxyd reads 00" in said
+    assert "its schema is 0016, this proxyd reads 00" in said
     assert "stop its daemon and run `proxyd db migrate`" in said
     assert state_of(database.parent) == before
 

@@ -28,16 +28,16 @@ _TABLE = table("alembic_version", column("version_num"))
 log = structlog.get_logger("store")
 
 
-async def migrate(writer: Connections, revision: str = "head") -> None:
-    """Migrate the tables to ``revision``; if several processes try at once, one does it.
+async def migrate(writer: Connections) -> None:
+    """Bring the tables to the newest schema; if several processes try at once, one does it.
 
     Raises ``StoreError``: a newer proxyd made these tables.
     """
-    await writer.call(lambda connection: upgrade(connection, revision))
+    await writer.call(upgrade)
 
 
-def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Migrate the tables to ``revision`` in the current transaction; raises as ``migrate`` does."""
+def upgrade(connection: Connection) -> None:
+    """Bring the tables to the newest schema in the current transaction; raises as ``migrate`` does."""
     if connection.dialect.name == "postgresql":
         if connection.scalar(select(func.current_setting(_IDLE))) != "0":
             connection.execute(select(func.set_config(_IDLE, "60s", true())))
@@ -45,9 +45,11 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     before = _known_revision(connection)
     if before == revisions()[0]:
         return
+    if before is not None and before < revisions()[-1]:
+        connection.execute(_TABLE.delete())  # the first migration takes what it finds, of whatever revision before it
     with without("mako.ext.pygmentplugin"):  # Mako would load lexers for error pages
         from alembic import command
-    command.upgrade(migration_config(connection), revision)
+    command.upgrade(migration_config(connection), "head")
     if before is not None and before != (now := revision_of(connection)):
         log.info("tables are brought to the newest schema", before=before, now=now)
 
@@ -60,7 +62,7 @@ def is_newest(connection: Connection) -> bool:
 def _known_revision(connection: Connection) -> str | None:
     """Return the schema of the tables, if there are any; raises ``StoreError`` if a newer proxyd made them."""
     found = revision_of(connection)
-    if found is not None and found not in revisions():
+    if found is not None and found > revisions()[0]:
         raise StoreError(f"the tables have the schema {found}: a newer proxyd created them; use that version")
     return found
 

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from alembic import command
-from sqlalchemy import create_engine
 
 from proxyd.cli.main import main
-from proxyd.store.databases.schema import migration_config
 from proxyd.store.databases.sqlite import file_lock
 from tests.databases import migrated_file
+from tests.former import V0_1, former_file
 
 Say = Callable[..., tuple[int, str, str]]
 
@@ -115,10 +113,7 @@ def test_a_database_that_a_daemon_holds_is_left_alone(database: Path, tmp_path: 
 
 
 def test_what_is_printed_for_scripts_is_not_mixed_with_the_log(database: Path, say: Say) -> None:
-    engine = create_engine(f"sqlite:///{migrated_file(database)}")
-    with engine.begin() as connection:
-        command.downgrade(migration_config(connection), "0041")
-    engine.dispose()
+    former_file(V0_1, database)
     code, out, err = say("token", "create", "--name", "a", "--scope", "read")
     assert (code, out.startswith("pxd_"), out.count("\n")) == (0, True, 1)
     assert "tables are brought to the newest schema" in err
