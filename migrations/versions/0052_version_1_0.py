@@ -1,4 +1,4 @@
-"""The tables of 1.0, and what makes them of those of any version before.
+"""Makes the tables of 1.0, of those of any version before if there are some.
 
 A new database gets all tables. In one of 0.1 (revision 0016), or of a state between 0.1 and 1.0, what is missing is
 added and filled, and what is left over is dropped: this looks at what is there, and needs no revision before.

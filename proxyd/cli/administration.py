@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _STARTING_S, _PAUSE_S = 30.0, 0.25  # a daemon may take so long from its lock on the database to its socket
 
-DATABASE = Verb("db", "migrate, copy or vacuum the database", ["proxyd db migrate"])
+DATABASE = Verb("db", "migrate, bring back, copy or vacuum the database", ["proxyd db migrate"])
 
 
 @verb("db migrate", "proxyd db migrate")
@@ -36,6 +36,18 @@ async def migrate(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     await migrate_database(settings.database)
     print(f"{settings.database_shown} is at the newest schema")
+    return 0
+
+
+@verb("db back", "proxyd db back")
+async def bring_back(options: argparse.Namespace) -> int:
+    """Put back the database as it was before the last upgrade, for the version before, while no daemon runs."""
+    from proxyd.store import backups
+
+    settings = settings_of(options)
+    copy, aside = await backups.bring_back(settings.database, stamp=_stamp())
+    print(f"{settings.database_shown} is {copy} again; the upgraded one is kept as {aside}")
+    print("now start the version before; it may tell again what was told since the upgrade")
     return 0
 
 
@@ -148,7 +160,6 @@ def _newest_copy(settings: Settings) -> Path:
 )
 async def restore(options: argparse.Namespace) -> int:
     """Replace the database with a backup, while no daemon runs, and write the files in it that are missing here."""
-    from proxyd.base.clock import SystemClock
     from proxyd.store import backups
     from proxyd.store.kept_files import kept_files
 
@@ -156,12 +167,17 @@ async def restore(options: argparse.Namespace) -> int:
     texts = kept_files(options.file)
     said = _write_settings(options, texts)
     settings = settings_of(options)
-    stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
-    aside = await backups.restore(settings.database, options.file, stamp=stamp, replaces=options.replace)
+    aside = await backups.restore(settings.database, options.file, stamp=_stamp(), replaces=options.replace)
     answer = {"database": settings.database_shown, "kept": None if aside is None else str(aside)}
     kept = "" if aside is None else f"; the previous one is kept as {aside}"
     lines = [f"{settings.database_shown} is restored from {options.file}{kept}", *said]
     return print_answer(options, answer, [*lines, *_write_profiles(settings.profiles, texts)])
+
+
+def _stamp() -> str:
+    from proxyd.base.clock import SystemClock
+
+    return datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def _write_settings(options: argparse.Namespace, texts: Mapping[str, str]) -> list[str]:

@@ -33,21 +33,65 @@ _MOST_NAMED = 20  # unreadable addresses of an import that are printed
 _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
 
 
-@verb("check", "proxyd check profiles", "proxyd check a.profile --json", takes=[_PATHS, JSON])
+@verb(
+    "check",
+    "proxyd check profiles",
+    "proxyd check a.profile --json",
+    "proxyd check --upgrade",
+    takes=[
+        argument(
+            "paths",
+            "files, or directories of *.profile files (default: those of the daemon)",
+            nargs="*",
+            type=Path,
+            metavar="PATH",
+        ),
+        flag("--upgrade", "also say what starting this version would change in the database"),
+        JSON,
+    ],
+)
 async def check(options: argparse.Namespace) -> int:
     """Check profiles as one declaration and print every error."""
-    texts, settings = _texts(options.paths), settings_of(options)
-    checked = _check_arguments(texts, settings, is_whole=_is_whole(options.paths, settings))
+    settings = settings_of(options)
+    paths = options.paths or [settings.profiles]
+    texts, upgrade = _texts(paths), await _upgrade(settings) if options.upgrade else None
+    checked = _check_arguments(texts, settings, is_whole=_is_whole(paths, settings))
     declared = checked.declaration
     running = _Differences() if declared is None else await _differences(declared, settings)
     if declared is not None:
         moved = _moves_of(texts, await _request_to_fetch(settings, lambda client: client.moves()))
         checked = replace(checked, warnings=(*checked.warnings, *moved))
     if options.json:
-        print_json(_as_json(checked, len(texts), running))
+        print_json(_as_json(checked, len(texts), running) | ({"upgrade": upgrade} if options.upgrade else {}))
     else:
+        if options.upgrade:
+            print_lines(_upgrade_lines(settings, upgrade))
         _print(checked, len(texts), running)
     return 1 if declared is None else 0
+
+
+async def _upgrade(settings: Settings) -> dict[str, Any] | None:
+    """Return what starting this version would change in the database, if it changes anything."""
+    from proxyd.store.backups import former_copy, upgrade_of
+
+    if (found := await upgrade_of(settings.database)) is None:
+        return None
+    path = settings.database_path
+    copy = None if path is None else str(former_copy(path, found.schema))
+    return {"schema": found.schema, "migrations": dict(found.migrations), "copy": copy}
+
+
+def _upgrade_lines(settings: Settings, upgrade: Mapping[str, Any] | None) -> list[str]:
+    name = settings.database_shown
+    if upgrade is None:
+        return [f"note: {name} needs no upgrade"]
+    if upgrade["copy"] is None:
+        first = (
+            f"note: {name} is upgraded by the next start: make a copy first, with `proxyd backup` of the version before"
+        )
+    else:
+        first = f"note: {name} is upgraded by the next start, and copied to {upgrade['copy']} first"
+    return [first, *(f"note: migration {each}: {purpose}" for each, purpose in upgrade["migrations"].items())]
 
 
 def _check_arguments(texts: Sequence[SourceText], settings: Settings, *, is_whole: bool) -> Checked:

@@ -119,7 +119,8 @@ def completion(options: argparse.Namespace) -> int:
 
 _VERBS = (
     first_files.init, service.serve, service.demo, service.healthcheck,
-    administration.DATABASE, administration.migrate, administration.copy, administration.vacuum,
+    administration.DATABASE, administration.migrate, administration.bring_back, administration.copy,
+    administration.vacuum,
     administration.backup, administration.restore,
     administration.CLUSTER, administration.init,
     service.mcp, service.config, service.version,

@@ -15,22 +15,34 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
+from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
+import structlog
 from sqlalchemy import Connection, NullPool, create_engine
 
 from proxyd.core.errors import ConflictError, NotFoundError, StoreError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.texts.safe_text import visible
 from proxyd.store.databases.connections import StoreConnections, breakable, sqlite_url, store_errors
-from proxyd.store.databases.schema import copy_between, copy_from_file, is_newest, migrate, upgrade
+from proxyd.store.databases.schema import (
+    Upgrade,
+    copy_between,
+    copy_from_file,
+    find_upgrade,
+    is_newest,
+    migrate,
+    upgrade,
+)
 from proxyd.store.databases.sqlite import copy_file, end_when, file_lock, sqlite_connections, sync
 from proxyd.store.databases.tables import WORDS_IN_SQLITE, metadata
 from proxyd.store.kept_files import drop_files
 from proxyd.store.lanes import end_all_claims
 from proxyd.store.sql_store import SqlStore
+
+log = structlog.get_logger("store")
 
 
 async def back_up(database: str | Path, target: Path) -> None:
@@ -97,6 +109,85 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
             await migrate(connections.writer)
             await connections.writer.call(lambda target: _fill(target, newest, replaces=replaces))
     return None
+
+
+async def upgrade_of(database: str | Path) -> Upgrade | None:
+    """Return what starting this version would change in a database, which a daemon may use; see ``find_upgrade``."""
+    if _is_postgresql(database):
+        async with open_connections(database) as connections:
+            return await connections.people.call(find_upgrade)
+    return await asyncio.to_thread(_upgrade_of_file, Path(database))
+
+
+def _upgrade_of_file(database: Path) -> Upgrade | None:
+    if not database.is_file():
+        return None
+    uri = f"{database.absolute().as_uri()}?mode=ro"
+    engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(uri, uri=True), poolclass=NullPool)
+    with store_errors(), engine.connect() as connection:
+        return find_upgrade(connection)
+
+
+_FORMER_COPIES = 2  # the newest ones are kept; each is as large as the database
+
+
+def former_copy(database: Path, schema: str) -> Path:
+    """Return where a database file is copied before it is upgraded from a schema.
+
+    >>> former_copy(Path("data/proxyd.db"), "0016")
+    PosixPath('data/proxyd.db.schema-0016')
+    """
+    return database.with_name(f"{database.name}.schema-{schema}")
+
+
+def _former_copies(database: Path) -> list[Path]:
+    """Return the copies from before upgrades, oldest first."""
+    found = database.parent.glob(former_copy(Path(escape(database.name)), "[0-9]*").name)
+    return sorted((each for each in found if each.suffix != _PART), key=lambda path: path.stat().st_mtime)
+
+
+_PART = ".part"
+
+
+async def _copy_former(connections: StoreConnections, database: Path) -> None:
+    """Copy a database file that is about to be upgraded; raises ``StoreError`` if there is no room for it."""
+    upgrade = await connections.writer.call(find_upgrade)
+    if upgrade is None:
+        return
+    target = former_copy(database, upgrade.schema)
+    part = target.with_name(target.name + _PART)
+    try:
+        part.unlink(missing_ok=True)
+        with whole_or_nothing(part):
+            await connections.upkeep.backup(part)
+        part.replace(target)
+        sync(target.parent)
+        for old in _former_copies(database)[:-_FORMER_COPIES]:
+            old.unlink()
+    except (OSError, StoreError) as error:
+        raise StoreError(f"{database} cannot be copied before it is upgraded: {error}") from error
+    log.info("the database is copied before it is upgraded", copy=str(target))
+
+
+async def bring_back(database: str | Path, *, stamp: str) -> tuple[Path, Path | None]:
+    """Put the copy from before the last upgrade in the place of a database file that no daemon holds.
+
+    Returns the copy, which is used up, and the new name of the upgraded database. Raises ``NotFoundError``: there is no
+    copy; ``StoreError``: it is damaged, or a daemon holds the database.
+    """
+    if _is_postgresql(database):
+        raise NotFoundError(
+            "only database files are copied before an upgrade; use `proxyd restore --replace` of the version before"
+        )
+    with owner_lock(database):
+        return await asyncio.to_thread(_bring_back, Path(database), stamp)
+
+
+def _bring_back(database: Path, stamp: str) -> tuple[Path, Path | None]:
+    if not (copies := _former_copies(database)):
+        raise NotFoundError(f"there is no copy of {database} from before an upgrade; see `proxyd restore --help`")
+    check_file(copies[-1])
+    return copies[-1], _put_in_place(database, copies[-1], stamp)
 
 
 @contextmanager
@@ -260,7 +351,9 @@ async def open_store(database: str | Path, grid: ChrononGrid, *, shared_s: float
     version uses the database.
     """
     async with open_connections(database) as connections:
-        if _is_postgresql(database) and not await connections.writer.call(is_newest):
+        if not _is_postgresql(database):
+            await _copy_former(connections, Path(database))
+        elif not await connections.writer.call(is_newest):
             await _lock_out(connections)
         await migrate(connections.writer)
         await connections.upkeep.checkpoint()  # a process that ended at once may have left a long log
@@ -304,4 +397,6 @@ async def copy_database(source: str | Path, target: str | Path) -> dict[str, int
 async def migrate_database(database: str | Path) -> None:
     """Migrate a database that no daemon uses to the newest schema."""
     async with connect_alone(database) as connections:
+        if not _is_postgresql(database):
+            await _copy_former(connections, Path(database))
         await migrate(connections.writer)

@@ -20,12 +20,23 @@ from proxyd.core.errors import ConflictError, NotFoundError, StoreError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import Notification, SourceState
-from proxyd.store.backups import back_up, check_file, copy_database, open_store, owner_lock, restore, vacuum
+from proxyd.store.backups import (
+    back_up,
+    bring_back,
+    check_file,
+    copy_database,
+    open_store,
+    owner_lock,
+    restore,
+    upgrade_of,
+    vacuum,
+)
 from proxyd.store.databases.sqlite import copy_file, sync
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.sql_store import SqlStore
 from tests.contract.test_store import ENDPOINT
 from tests.databases import migrated_file
+from tests.former import V0_1, former_file, former_postgresql
 from tests.observations import observed
 from tests.servers import PostgresServer
 
@@ -341,3 +352,15 @@ def test_a_file_system_that_cannot_sync_folders_is_enough_but_not_one_that_loses
     sync(tmp_path)
     with pytest.raises(OSError, match="Invalid argument"):
         sync(tmp_path / "p.db")
+
+
+async def test_what_an_upgrade_would_change_is_read_and_postgresql_is_not_brought_back_from_a_file(
+    postgresql: PostgresServer, tmp_path: Path
+) -> None:
+    address = await former_postgresql(former_file(V0_1, tmp_path / "old.db"), postgresql.create())
+    found = await upgrade_of(address)
+    assert (found and found.schema) == "0016"
+    with pytest.raises(NotFoundError, match="`proxyd restore --replace` of the version before"):
+        await bring_back(address, stamp="now")
+    assert await upgrade_of(postgresql.create_migrated()) is None
+    assert await upgrade_of(tmp_path / "missing.db") is None

@@ -5,7 +5,10 @@ Alembic is loaded only to migrate: most starts find the newest schema.
 
 from __future__ import annotations
 
+import ast
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +55,27 @@ def upgrade(connection: Connection) -> None:
     command.upgrade(migration_config(connection), "head")
     if before is not None and before != (now := revision_of(connection)):
         log.info("tables are brought to the newest schema", before=before, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What upgrading a database changes."""
+
+    schema: str  # that the tables have
+    migrations: Mapping[str, str]  # what each that they lack does, by revision, oldest first
+
+
+def find_upgrade(connection: Connection) -> Upgrade | None:
+    """Return what migrating the tables would do; ``None`` if there are none, or they have the newest schema."""
+    found = _known_revision(connection)
+    if found is None or found == revisions()[0]:
+        return None
+    return Upgrade(found, {each: _purpose(each) for each in reversed(revisions()) if each > found})
+
+
+def _purpose(revision: str) -> str:
+    (file,) = (migrations_folder() / "versions").glob(f"{revision}_*.py")
+    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")[0]
 
 
 def is_newest(connection: Connection) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from proxyd.cli.main import main
+from proxyd.store.databases.schema import revisions
 from proxyd.store.databases.sqlite import file_lock
 from tests.databases import migrated_file
 from tests.former import V0_1, former_file
@@ -117,3 +121,65 @@ def test_what_is_printed_for_scripts_is_not_mixed_with_the_log(database: Path, s
     code, out, err = say("token", "create", "--name", "a", "--scope", "read")
     assert (code, out.startswith("pxd_"), out.count("\n")) == (0, True, 1)
     assert "tables are brought to the newest schema" in err
+
+
+def schema_of(database: Path) -> str:
+    with closing(sqlite3.connect(database)) as connection:
+        return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+def test_one_command_brings_back_what_there_was_before_an_upgrade(database: Path, say: Say) -> None:
+    former_file(V0_1, database)
+    former = database.with_name("p.db.schema-0016")
+    assert say("db", "migrate")[0] == 0
+    assert (schema_of(database), schema_of(former)) == (revisions()[0], "0016")
+    code, out, _ = say("db", "back")
+    told, kept = out.splitlines()[0].split("; the upgraded one is kept as ")
+    assert (code, told) == (0, f"{database} is {former} again")
+    assert (schema_of(database), schema_of(Path(kept)), former.exists()) == ("0016", revisions()[0], False)
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*) FROM outbox WHERE state = 'pending'").fetchone() == (9,)
+    assert "there is no copy" in say("db", "back")[2]
+    assert say("db", "migrate")[0] == 0
+    assert former.exists()
+
+
+def test_two_copies_from_before_upgrades_are_kept_and_none_is_made_of_a_new_database(database: Path, say: Say) -> None:
+    assert say("db", "migrate")[0] == 0
+    assert list(database.parent.glob("*.schema-*")) == []
+    database.unlink()
+    former_file(V0_1, database)
+    for number, name in enumerate(("0013", "0014", "0015", "0012.part")):
+        database.with_name(f"p.db.schema-{name}").touch()
+        os.utime(database.with_name(f"p.db.schema-{name}"), (number, number))
+    assert say("db", "migrate")[0] == 0
+    assert sorted(path.name for path in database.parent.glob("*.schema-*[0-9]")) == [
+        "p.db.schema-0015",
+        "p.db.schema-0016",
+    ]
+
+
+def test_a_database_that_cannot_be_copied_is_not_upgraded(database: Path, say: Say) -> None:
+    former_file(V0_1, database)
+    database.with_name("p.db.schema-0016").mkdir()
+    code, _, err = say("db", "migrate")
+    assert (code, schema_of(database)) == (1, "0016")
+    assert f"{database} cannot be copied before it is upgraded" in err
+
+
+def test_check_says_what_an_upgrade_will_change(database: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    former_file(V0_1, database)
+    monkeypatch.setenv("PROXYD_PROFILES", str(database.parent))
+    with closing(sqlite3.connect(database)) as connection:
+        (text,) = connection.execute("SELECT text FROM texts WHERE origin = 'file'").fetchone()
+    (database.parent / "a.profile").write_text(text)
+    code, out, _ = say("check", "--upgrade")
+    assert (code, schema_of(database)) == (0, "0016")
+    first, *migrations = [line for line in out.splitlines() if line.startswith("note: ")]
+    assert first == f"note: {database} is upgraded by the next start, and copied to {database}.schema-0016 first"
+    assert migrations[0].startswith("note: migration 0052: Makes the tables of 1.0")
+    found = json.loads(say("check", "--upgrade", "--json")[1])["upgrade"]
+    assert (found["schema"], list(found["migrations"])) == ("0016", list(revisions()[::-1]))
+    assert say("db", "migrate")[0] == 0
+    assert f"note: {database} needs no upgrade\n" in say("check", "--upgrade")[1]
+    assert json.loads(say("check", "--upgrade", "--json")[1])["upgrade"] is None

@@ -22,6 +22,7 @@ WITHOUT_JSON = {
     "cluster init",
     "db",
     "db migrate",
+    "db back",
     "db vacuum",
     "fmt",
     "import",
