@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 DIST := dist
 unexport PYTHONDONTWRITEBYTECODE  # every process of the tests would compile all modules again
 
-.PHONY: setup run test test-all lint types imports unit soak lock wheel sdist deb sbom audit licences peers peers-full clean
+.PHONY: setup run test test-all lint types imports unit soak lock wheel sdist deb docs sbom audit licences peers peers-full clean
 
 setup: $(STAMP)
 
@@ -90,6 +90,10 @@ sdist: setup
 deb: wheel
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PIP="$(BIN)/python -m pip" deploy/debian/build.sh \
 		$(DIST)/proxyd-$$($(BIN)/python -c 'import proxyd; print(proxyd.__version__)')-py3-none-any.whl $(DIST)
+
+# The documents as a site, in dist/site; a link that leads nowhere is an error.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file deploy/site/mkdocs.yml
 
 # What the image and an installation by the lock hold, as CycloneDX.
 sbom: setup

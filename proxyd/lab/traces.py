@@ -45,6 +45,8 @@ class Week:
     phase_s
         The time at which a week begins.
 
+    Examples
+    --------
     >>> Week(4.0, (3.0, 1.0)).expect(np.array([0.0, 2.0, 4.0, 6.0]))
     array([0., 3., 4., 7.])
     """
