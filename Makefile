@@ -65,8 +65,8 @@ UV = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generat
 lock: setup
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	$(UV) pyproject.toml --extra dev --output-file requirements.lock
-	$(UV) pyproject.toml --extra apprise --extra cluster --extra fast --extra oidc --extra terminal --extra tracing \
-		--constraint requirements.lock \
+	$(UV) pyproject.toml --extra apprise --extra browser --extra cluster --extra fast --extra fulltext --extra oidc \
+		--extra terminal --extra tracing --constraint requirements.lock \
 		--output-file deploy/requirements.lock
 	printf 'editables>=0.5\nhatchling>=1.27\n' | $(UV) - --constraint requirements.lock --output-file deploy/build.lock
 

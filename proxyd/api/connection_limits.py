@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import re
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, cast
@@ -19,6 +20,8 @@ from aiohttp.typedefs import Middleware
 
 from proxyd.api.problems import Handler, problem
 
+ALL = "*"
+"""The host of a listener at all addresses, of IPv4 and IPv6."""
 SEND_S = 120.0
 """Time after which a client that does not read its whole answer is disconnected."""
 
@@ -83,13 +86,20 @@ async def listening_at(
     server: web.Server, host: str, port: int, limits: ConnectionLimits
 ) -> AsyncIterator[list[tuple[Any, ...]]]:
     """Accept connections of a server while the context is open; yield the addresses. Raises ``OSError``."""
-    listener = await asyncio.get_running_loop().create_server(
-        lambda: _ConnectionLimiter(server, limits), host, port, backlog=128
-    )
-    try:
-        yield [socket.getsockname() for socket in listener.sockets]
-    finally:
-        listener.close()
+    async with AsyncExitStack() as stack:
+        addresses = list[tuple[Any, ...]]()
+        for each in ("0.0.0.0", "::") if host == ALL else (host,):  # asyncio never listens at both with one socket
+            try:
+                listener = await asyncio.get_running_loop().create_server(
+                    lambda: _ConnectionLimiter(server, limits), each, port, backlog=128
+                )
+            except OSError as error:
+                if addresses and error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                    continue  # this machine, or this container, has no IPv6
+                raise
+            stack.callback(listener.close)
+            addresses += [socket.getsockname() for socket in listener.sockets]
+        yield addresses
 
 
 @web.middleware

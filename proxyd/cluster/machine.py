@@ -442,7 +442,7 @@ def address_of_listener(settings: Settings) -> str:
     is_local = host == "localhost" or _is(host, "is_loopback")
     if not towards or is_local != _is(towards, "is_loopback"):
         return ""
-    if _is(host, "is_unspecified"):
+    if host == "*" or _is(host, "is_unspecified"):
         host = towards
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -481,7 +481,8 @@ class Settings(BaseModel):
         "or with PostgreSQL `data/proxyd.sock` in the working directory",
     )
     listen: Annotated[str, AfterValidator(_check_listen)] = Field(
-        "127.0.0.1:8080", description="`host:port` of the REST API, the dashboard and the metrics"
+        "127.0.0.1:8080",
+        description="`host:port` of the REST API, the dashboard and the metrics; `*:8080`: at every address",
     )
     advertise: Annotated[str, AfterValidator(_check_advertise)] = Field(
         "",
@@ -724,7 +725,7 @@ class Settings(BaseModel):
     def dashboard(self) -> str:
         """Address of the dashboard for people: ``public_url`` or, without one, that of the listener."""
         host, port = self.listen_address
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        host = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         return self.public_url.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property

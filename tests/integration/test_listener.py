@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -154,6 +155,36 @@ async def test_a_machine_that_does_not_plan_checks_hosts_too(tmp_path: Path) -> 
         assert await listener.ask("/metrics", "Host: 127.0.0.1") == (200, b"told")
         assert (await listener.ask("/metrics", "Host: proxyd.example"))[0] == 421
         assert (await listener.ask("/healthz", "Host: proxyd.example"))[0] == 200
+
+
+@pytest.mark.parametrize("has_ipv6", [True, False])
+async def test_a_star_listens_at_every_address_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_ipv6: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    create = loop.create_server
+
+    async def create_server(make: Any, host: str, port: int, **others: Any) -> asyncio.Server:
+        if host == "::" and not has_ipv6:  # as in a container of Docker
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+        return await create(make, host, port, **others)
+
+    monkeypatch.setattr(loop, "create_server", create_server)
+    settings = replace(api_settings(tmp_path), host="*", front=PublicFront(hosts=frozenset()))
+    async with serve_health(dict, lambda: b"told", settings):
+        for host in ("127.0.0.1", "::1") if has_ipv6 else ("127.0.0.1",):
+            listener = Listener(replace(settings, host=host))
+            assert await listener.ask("/metrics", "Host: 127.0.0.1") == (200, b"told")
+        assert (await reaches("::1", settings.port)) == has_ipv6
+
+
+async def reaches(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def read_all(reader: asyncio.StreamReader) -> bytes:

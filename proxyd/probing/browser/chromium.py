@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from playwright.async_api import (
@@ -82,6 +84,21 @@ class PageLoader:
     limits: RenderLimits
 
 
+async def numbered(address: str) -> str:
+    """Return a DevTools address with the IP address of its host: a Chromium refuses requests for any other name.
+
+    With TLS the name stays, because the certificate is for it.
+    """
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "ws"} or not parts.hostname:
+        return address
+    found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
+    host = found[0][4][0]
+    number = f"[{host}]" if found[0][0] == socket.AF_INET6 else host
+    credentials, at, _ = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{credentials}{at}{number}:{parts.port or 80}").geturl()
+
+
 class Chromium:
     """Renders pages, a few at once; connects to its browser when it is needed, and again after the browser died."""
 
@@ -127,7 +144,8 @@ class Chromium:
         try:
             async with asyncio.timeout(2 * _CONNECT_S):
                 self._playwright = await async_playwright().start()
-                return await self._playwright.chromium.connect_over_cdp(self._address, timeout=_CONNECT_S * 1000)
+                address = await numbered(self._address)
+                return await self._playwright.chromium.connect_over_cdp(address, timeout=_CONNECT_S * 1000)
         except (Error, OSError, TimeoutError) as error:
             await self._disconnect()
             raise NoBrowserError("the browser does not answer at the setting browser; start it") from error

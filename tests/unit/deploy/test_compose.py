@@ -6,12 +6,13 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from proxyd import __version__
 from proxyd.cluster.nats_users import CONFIG, PASSWORDS
-from tests.deployment import ROOT, documents, is_there, unknown_settings
+from tests.deployment import DEPLOY, ROOT, documents, is_there, pinned, unknown_settings
 
 (COMPOSE,) = documents(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -148,3 +149,32 @@ def test_nats_has_its_configuration_beside_its_users() -> None:
     given = secrets(SERVICES["nats"])
     assert SERVICES["nats"]["command"] == ["--config", given[CONFIG]]
     assert Path(given[PASSWORDS]) == Path(given[CONFIG]).parent / PASSWORDS  # as it includes them
+
+
+def test_the_browser_is_reached_by_who_renders_pages_and_reaches_nothing() -> None:
+    assert COMPOSE["networks"]["browsing"] == {"internal": True}
+    assert SERVICES["browser"]["networks"] == ["browsing"]
+    assert {n for n, s in SERVICES.items() if "browsing" in s["networks"]} == {"browser", "proxyd", "prober"}
+    assert SERVICES["browser"]["mem_limit"] == SERVICES["browser"]["memswap_limit"]  # or it would swap before it ends
+    address = urlsplit(SERVICES["prober"]["environment"]["PROXYD_BROWSER"])
+    dockerfile = (ROOT / SERVICES["browser"]["build"] / "Dockerfile").read_text(encoding="utf-8")
+    assert (address.hostname, f"\nEXPOSE {address.port}\n" in dockerfile) == ("browser", True)
+    start = (ROOT / SERVICES["browser"]["build"] / "start").read_text(encoding="utf-8")
+    assert len(re.findall(rf"TCP\d-LISTEN:{address.port},", start)) == 2
+    assert SERVICES["browser"]["image"].endswith(f":{__version__}")
+    assert f'image.version="{__version__}"' in dockerfile
+
+
+def test_the_image_holds_what_the_language_offers() -> None:
+    assert {"playwright", "readability-lxml", "asyncpg", "apprise"} <= set(pinned(DEPLOY / "requirements.lock"))
+
+
+def test_mail_alerts_and_copies_need_one_value_each() -> None:
+    environment = SERVICES["notifier"]["environment"]
+    assert environment["PROXYD_SMTP"] == "${PROXYD_SMTP:-}"
+    assert environment["PROXYD_SMTP_PASSWORD_FILE"] == secrets(SERVICES["notifier"])["smtp_password"]
+    (alertmanager,) = documents(ROOT / "deploy/alertmanager/alertmanager.yml")
+    named = {chat["api_url_file"] for each in alertmanager["receivers"] for chat in each["slack_configs"]}
+    assert named == {secrets(SERVICES["alertmanager"])["alerts_url"]}
+    kept = SERVICES["proxyd"]["environment"]["PROXYD_BACKUP"]
+    assert any(kept.startswith(f"{target}/") for _, target, *_ in mounts(SERVICES["proxyd"]))
