@@ -57,8 +57,8 @@ test-all: lint types imports
 soak: setup
 	SOAK_S=1200 $(BIN)/pytest -m soak -s tests/soak
 
-# Rewrites the locks from pyproject.toml: what developing takes, what the image runs, what builds the wheel. They name
-# versions and hashes, never an index; the versions are the same in all three.
+# Rewrites the locks from pyproject.toml: what developing takes, what the image runs, what builds the wheel, what signs
+# and publishes it. They name versions and hashes, never an index; the versions are the same in all of them.
 UV = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --quiet
 
@@ -69,6 +69,8 @@ lock: setup
 		--extra terminal --extra tracing --constraint requirements.lock \
 		--output-file deploy/requirements.lock
 	printf 'editables>=0.5\nhatchling>=1.27\n' | $(UV) - --constraint requirements.lock --output-file deploy/build.lock
+	printf 'pypi-attestations>=0.0.29\nuv>=0.9.12\n' | $(UV) - --constraint requirements.lock \
+		--output-file deploy/publishing.lock
 
 # proxyd beside other programs, each installed in an environment of its own: one mix, and all of them three times.
 peers: $(STAMP)
