@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,8 @@ import yaml
 
 from proxyd import __version__
 from tests.deployment import DEPLOY, ROOT, documents, unknown_settings
-from tests.unit.deploy.test_kubernetes import APPLIED, VERSION, titled
+from tests.pages import options_of
+from tests.unit.deploy.test_kubernetes import APPLIED, SINGLE, VERSION, profiles_of, titled
 
 CHART = DEPLOY / "helm" / "proxyd"
 HELM = Path(sys.executable).with_name("helm")
@@ -42,24 +45,43 @@ def test_helm_finds_no_fault() -> None:
     subprocess.run([HELM, "lint", "--strict", CHART], check=True, capture_output=True)
 
 
+ROLES = ("planner", "prober", "notifier")
+
+
 def test_the_chart_makes_what_the_manifests_are() -> None:
-    (profiles,) = (each["data"] for each in APPLIED if each["metadata"]["name"] == "proxyd-profiles")
-    made = rendered(values=yaml.safe_dump({"profiles": profiles}))
-    for role in ("planner", "prober", "notifier"):
-        assert container(made, role).pop("image") == f"proxyd:{__version__}"
-        template = made[f"Deployment {role}"]["spec"]["template"]
+    made = rendered(values=yaml.safe_dump({"mode": "cluster", "profiles": profiles_of(APPLIED)}))
+    manifests = {titled(each): yaml.safe_load(yaml.safe_dump(each)) for each in APPLIED if each["kind"] != "Namespace"}
+    assert without_version(made, *(f"Deployment {role}" for role in ROLES)) == manifests
+
+
+def test_the_chart_makes_one_pod_with_a_volume_of_the_same_manifest() -> None:
+    made = rendered(values=yaml.safe_dump({"profiles": profiles_of(SINGLE)}))
+    assert without_version(made, "StatefulSet proxyd") == {titled(each): each for each in SINGLE}
+    (pod,) = made["StatefulSet proxyd"]["spec"]["template"]["spec"]["containers"]
+    environment = made["ConfigMap proxyd-settings"]["data"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in pod["volumeMounts"]}
+    assert {claim["metadata"]["name"] for claim in made["StatefulSet proxyd"]["spec"]["volumeClaimTemplates"]} <= set(
+        mounted
+    )
+    assert Path(environment["PROXYD_DATABASE"]).parent == Path(mounted["state"])
+    assert mounted["backups"] == f"{mounted['state']}/backups"  # where nightly copies go by default
+    assert unknown_settings(set(environment)) == set()
+
+
+def without_version(made: dict[str, dict[str, Any]], *workloads: str) -> dict[str, dict[str, Any]]:
+    """Return what was made as the manifests have it, whose images get their version elsewhere."""
+    for name in workloads:
+        template = made[name]["spec"]["template"]
+        (pod,) = template["spec"]["containers"]
+        assert pod["image"] == f"proxyd:{__version__}"
+        pod["image"] = "proxyd"
         assert re.fullmatch("[0-9a-f]{64}", template["metadata"].pop("annotations")["checksum/settings"])
-    manifests = {titled(each): each for each in APPLIED if each["kind"] != "Namespace"}
-    for role in ("planner", "prober", "notifier"):
-        assert container(manifests, role)["image"] == "proxyd"
-    without_images = yaml.safe_load(yaml.safe_dump(manifests))
-    for role in ("planner", "prober", "notifier"):
-        container(without_images, role).pop("image")
-    assert made == without_images
+    return made
 
 
 def test_every_value_is_where_it_belongs() -> None:
     values = """
+mode: cluster
 image: {repository: registry.example/proxyd, tag: "7"}
 pullSecrets: [{name: registry}]
 settings: {hosts: proxyd.example.org, budget: 600/min, cycle: day, max_body_bytes: 10000000, ping_webhooks: false}
@@ -69,6 +91,8 @@ planner: {replicas: 3}
 prober: {scaling: {min: 4, max: 40, hosts: 32, waiting: 16}}
 network: {enabled: false}
 podMonitor: {enabled: true, labels: {release: monitoring}}
+browser: {enabled: true, image: {repository: registry.example/browser}}
+ingress: {host: watch.example.org, className: nginx, tlsSecret: tls}
 """
     from kubernetes_validate import validate  # slow to load
 
@@ -81,10 +105,14 @@ podMonitor: {enabled: true, labels: {release: monitoring}}
     pods = made["Deployment planner"]["spec"]["template"]["spec"]
     assert pods["imagePullSecrets"] == [{"name": "registry"}]
     assert {v["secret"]["secretName"] for v in pods["volumes"] if "secret" in v} == {"stores", "receivers"}
+    assert made["Deployment browser"]["spec"]["template"]["spec"]["containers"][0]["image"].startswith(
+        "registry.example/"
+    )
+    assert settings_of(made)["PROXYD_BROWSER"] == "http://browser:9222"
     assert made["Deployment planner"]["spec"]["replicas"] == 3
-    settings = made["ConfigMap proxyd-settings"]["data"]
+    settings = settings_of(made)
     assert settings["PROXYD_HOSTS"] == (
-        "proxyd,proxyd.watching,proxyd.watching.svc,proxyd.watching.svc.cluster.local,proxyd.example.org"
+        "proxyd,proxyd.watching,proxyd.watching.svc,proxyd.watching.svc.cluster.local,proxyd.example.org,watch.example.org"
     )
     assert (settings["PROXYD_BUDGET"], settings["PROXYD_CYCLE"], settings["PROXYD_LEASE"]) == ("600/min", "day", "15s")
     assert (settings["PROXYD_MAX_BODY_BYTES"], settings["PROXYD_PING_WEBHOOKS"]) == ("10000000", "false")
@@ -96,6 +124,95 @@ podMonitor: {enabled: true, labels: {release: monitoring}}
     assert [target["averageValue"] for target in targets] == ["32", "16"]
     assert not any(title.startswith("NetworkPolicy") for title in made)
     assert made["PodMonitor proxyd"]["metadata"]["labels"] == {"release": "monitoring"}
+    labels = made["Deployment planner"]["spec"]["template"]["metadata"]["labels"]
+    assert labels[made["PodMonitor proxyd"]["spec"]["jobLabel"]] == "proxyd"  # as the alerts call the job
+
+
+def settings_of(made: dict[str, dict[str, Any]]) -> dict[str, str]:
+    found: dict[str, str] = made["ConfigMap proxyd-settings"]["data"]
+    return found
+
+
+@pytest.mark.parametrize("mode", ["single", "cluster"])
+def test_pages_are_rendered_by_a_chromium_that_only_proxyd_reaches(mode: str) -> None:
+    from kubernetes_validate import validate  # slow to load
+
+    made = rendered(values=f"{{mode: {mode}, browser: {{enabled: true}}}}")
+    for title in ("Deployment browser", "Service browser", "NetworkPolicy browser", "NetworkPolicy to-the-browser"):
+        validate(made[title], VERSION, strict=True)
+    spec = made["NetworkPolicy browser"]["spec"]
+    assert "egress" not in spec
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    (pod,) = made["Deployment browser"]["spec"]["template"]["spec"]["containers"]
+    assert pod["resources"]["limits"]["memory"] == "2Gi"
+    assert pod["securityContext"]["readOnlyRootFilesystem"]
+    assert "Deployment browser" not in rendered(values=f"mode: {mode}")
+
+
+def test_mail_has_its_password_from_a_secret_and_only_where_mail_is_sent() -> None:
+    values = "{mode: cluster, settings: {smtp: 'mail.example.org:587', smtp_user: me}, secrets: {mail: mail}}"
+    made = rendered(values=values)
+    for role in ROLES:
+        pod = made[f"Deployment {role}"]["spec"]["template"]["spec"]
+        files = [each["value"] for each in container(made, role)["env"] if each["name"] == "PROXYD_SMTP_PASSWORD_FILE"]
+        secrets = [each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "mail"]
+        is_sender = role != "prober"
+        assert (files, secrets) == (["/run/secrets/mail/smtp_password"] * is_sender, ["mail"] * is_sender)
+
+
+def test_alerts_and_dashboards_are_those_of_prometheus_and_grafana() -> None:
+    values = "{alerts: {enabled: true}, secrets: {alerts: chat}, dashboards: {enabled: true}}"
+    made = rendered(values=values)
+    for path in (DEPLOY / "prometheus/rules").glob("*.yml"):
+        assert made[f"PrometheusRule proxyd-{path.stem}"]["spec"] == yaml.safe_load(path.read_text(encoding="utf-8"))
+    shown = made["ConfigMap proxyd-dashboards"]["data"]
+    paths = list((DEPLOY / "grafana/dashboards").glob("*.json"))
+    assert shown == {f"proxyd-{path.name}": path.read_text(encoding="utf-8") for path in paths}
+    (receiver,) = made["AlertmanagerConfig proxyd"]["spec"]["receivers"]
+    assert receiver["slackConfigs"][0]["apiURL"] == {"name": "chat", "key": "alerts_url"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    ["mode: other", "imge: {}", "settings: {Budget: 1}", "planner: {replicas: 0}", "ingress: {hots: a}"],
+)
+def test_values_that_are_wrong_are_refused_by_name(values: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        rendered(values=values)
+    assert "values.schema.json" in refused.value.stderr or "values don't meet" in refused.value.stderr
+
+
+def test_the_schema_names_every_value() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+
+    def names(at: dict[str, Any], value: object, path: str) -> list[str]:
+        if not isinstance(value, dict) or not at.get("properties"):
+            return []
+        missing = [f"{path}{key}" for key in value if key not in at["properties"]]
+        below = [(at["properties"][k], v, f"{path}{k}.") for k, v in value.items() if k in at["properties"]]
+        return missing + [each for part in below for each in names(*part)]
+
+    known = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    assert names(schema, known, "") == []
+
+
+def test_the_notes_say_how_to_sign_in(tmp_path: Path) -> None:
+    chart = shutil.copytree(
+        CHART, tmp_path / "proxyd"
+    )  # only an installation prints the notes, so they are a value here
+    (chart / "templates/NOTES.txt").rename(chart / "notes.txt")
+    (chart / "templates/notes.yaml").write_text('notes: {{ tpl (.Files.Get "notes.txt") . | quote }}')
+    done = subprocess.run(
+        [HELM, "template", "proxyd", chart, "--show-only", "templates/notes.yaml", "--namespace", "watching"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (notes,) = yaml.safe_load_all(done.stdout)
+    asked = re.search(r"--namespace watching exec statefulset/proxyd -- proxyd (.+)", notes["notes"])
+    assert asked is not None
+    options_of(asked[1].split())
+    assert "Nothing is watched yet" in notes["notes"]
 
 
 def _without_type(metric: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +223,7 @@ def test_pods_start_anew_after_a_change_of_settings_and_not_after_one_of_profile
     """Settings are read once; profiles are followed."""
 
     def checksum(values: str) -> str:
-        annotations = rendered(values=values)["Deployment planner"]["spec"]["template"]["metadata"]["annotations"]
+        annotations = rendered(values=values)["StatefulSet proxyd"]["spec"]["template"]["metadata"]["annotations"]
         assert isinstance(annotations, dict)
         return str(annotations["checksum/settings"])
 
@@ -131,6 +248,6 @@ def test_the_adapter_gives_the_metrics_by_which_probers_are_scaled() -> None:
     rules = adapter["rules"]
     given = {kind: [rule["seriesQuery"].partition("{")[0] for rule in rules[kind]] for kind in ("custom", "external")}
     assert given == {"custom": ["proxyd_prober_hosts"], "external": ["proxyd_batches_waiting"]}
-    scaler = rendered()["HorizontalPodAutoscaler prober"]["spec"]["metrics"]
+    scaler = rendered(values="mode: cluster")["HorizontalPodAutoscaler prober"]["spec"]["metrics"]
     asked = [next(iter(_without_type(each).values()))["metric"]["name"] for each in scaler]
     assert asked == [*given["custom"], *given["external"]]

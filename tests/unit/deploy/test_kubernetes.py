@@ -17,6 +17,7 @@ from tests.pages import options_of
 FOLDER = DEPLOY / "kubernetes"
 VERSION = "1.31"
 (KUSTOMIZATION,) = documents(FOLDER / "kustomization.yaml")
+SINGLE = documents(FOLDER / "single/proxyd.yaml")
 APPLIED = [document for name in KUSTOMIZATION["resources"] for document in documents(FOLDER / name)]
 EXAMPLES = documents(FOLDER / "secret.example.yaml")
 
@@ -44,7 +45,7 @@ def container(role: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("document", APPLIED + EXAMPLES, ids=titled)
+@pytest.mark.parametrize("document", APPLIED + EXAMPLES + SINGLE, ids=titled)
 def test_kubernetes_knows_it(document: dict[str, Any]) -> None:
     from kubernetes_validate import ValidationError, validate  # slow to load
 
@@ -54,13 +55,15 @@ def test_kubernetes_knows_it(document: dict[str, Any]) -> None:
 
 
 def test_no_manifest_is_left_out_and_no_two_have_the_same_name() -> None:
-    files = {path.name for path in FOLDER.iterdir()}
+    files = {path.name for path in FOLDER.iterdir() if path.is_file()}
     assert files - set(KUSTOMIZATION["resources"]) == {"kustomization.yaml", "secret.example.yaml"}
     names = [titled(document) for document in APPLIED]
     assert len(names) == len(set(names))
     assert {d["metadata"].get("namespace", "proxyd") for d in APPLIED} == {"proxyd"}
     (image,) = KUSTOMIZATION["images"]
     assert image == {"name": "proxyd", "newTag": __version__}
+    (single,) = documents(FOLDER / "single/kustomization.yaml")
+    assert (single["images"], single["resources"]) == ([image], ["proxyd.yaml"])
 
 
 def test_there_is_a_deployment_for_each_role() -> None:
@@ -149,11 +152,17 @@ def test_every_setting_is_one_and_every_file_that_it_names_is_a_key_of_a_secret(
     assert settings["PROXYD_SECRETS"] == "/run/secrets/hooks"  # what profiles may name holds no password of a store
 
 
-def test_the_profiles_are_valid() -> None:
-    profiles = next(d["data"] for d in of_kind("ConfigMap") if d["metadata"]["name"] == "proxyd-profiles")
-    checked = check([SourceText(name, text) for name, text in profiles.items()], CheckSettings())
+def profiles_of(applied: list[dict[str, Any]]) -> dict[str, str]:
+    return next(d["data"] for d in applied if titled(d) == "ConfigMap proxyd-profiles")
+
+
+@pytest.mark.parametrize("applied", [APPLIED, SINGLE], ids=["cluster", "single"])
+def test_the_profiles_are_valid(applied: list[dict[str, Any]]) -> None:
+    checked = check([SourceText(name, text) for name, text in profiles_of(applied).items()], CheckSettings())
     assert [str(error) for error in checked.errors] == []
-    assert "'hook'" in profiles["releases.profile"]
+    assert ("'hook'" in profiles_of(applied)["releases.profile"]) == (
+        applied is APPLIED
+    )  # a single pod needs no secret
 
 
 def test_nothing_comes_or_goes_but_what_is_named() -> None:

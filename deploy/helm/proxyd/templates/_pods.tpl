@@ -9,7 +9,7 @@ template:
   metadata:
     labels: {{ include "proxyd.labels" . }}
     annotations:  # a change of settings restarts the pods
-      checksum/settings: {{ .root.Values.settings | toJson | sha256sum }}
+      checksum/settings: {{ with .root.Values }}{{ list .settings .ingress.host .browser.enabled | toJson | sha256sum }}{{ end }}
   spec:
     serviceAccountName: proxyd
     automountServiceAccountToken: false
@@ -35,9 +35,11 @@ template:
         image: "{{ .root.Values.image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}"
         args: [serve]
         env:
-          - {name: PROXYD_ROLE, value: {{ .role }}}
+          - {name: PROXYD_ROLE, value: {{ eq .role "single" | ternary "all" .role }}}
           {{- if eq .role "prober" }}
           - {name: PROXYD_DATABASE_FILE, value: ""}  # a prober needs no database
+          {{- else if .root.Values.secrets.mail }}
+          - {name: PROXYD_SMTP_PASSWORD_FILE, value: /run/secrets/mail/smtp_password}
           {{- end }}
         envFrom:
           - configMapRef: {name: proxyd-settings}
@@ -64,17 +66,28 @@ template:
           capabilities: {drop: [ALL]}
         volumeMounts:
           - {name: state, mountPath: /var/lib/proxyd}
+          {{- if eq .role "single" }}
+          - {name: backups, mountPath: /var/lib/proxyd/backups}
+          {{- end }}
           - {name: tmp, mountPath: /tmp}
+          {{- if ne .role "single" }}
           - {name: secrets, mountPath: /run/secrets/proxyd, readOnly: true}
+          {{- end }}
           - {name: hooks, mountPath: /run/secrets/hooks, readOnly: true}
-          {{- if eq .role "planner" }}
+          {{- if and .root.Values.secrets.mail (ne .role "prober") }}
+          - {name: mail, mountPath: /run/secrets/mail, readOnly: true}
+          {{- end }}
+          {{- if has .role (list "planner" "single") }}
           - {name: profiles, mountPath: /etc/proxyd/profiles, readOnly: true}
           {{- end }}
     volumes:
+      {{- if ne .role "single" }}
       - name: state  # the socket alone: what is to be kept is in PostgreSQL
         emptyDir: {sizeLimit: 16Mi}
+      {{- end }}
       - name: tmp
         emptyDir: {sizeLimit: 256Mi}
+      {{- if ne .role "single" }}
       - name: secrets
         secret:
           secretName: {{ .root.Values.secrets.stores }}
@@ -84,9 +97,14 @@ template:
             - {key: database_url, path: database_url}
             {{- end }}
             - {key: nats_url_{{ .role }}, path: nats_url}
+      {{- end }}
       - name: hooks
-        secret: {secretName: {{ .root.Values.secrets.hooks }}, defaultMode: 0440}
-      {{- if eq .role "planner" }}
+        secret: {secretName: {{ .root.Values.secrets.hooks }}, defaultMode: 0440{{ if eq .role "single" }}, optional: true{{ end }}}
+      {{- if and .root.Values.secrets.mail (ne .role "prober") }}
+      - name: mail
+        secret: {secretName: {{ .root.Values.secrets.mail }}, defaultMode: 0440}
+      {{- end }}
+      {{- if has .role (list "planner" "single") }}
       - name: profiles
         configMap: {name: proxyd-profiles}
       {{- end }}
