@@ -36,9 +36,10 @@ MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0
 ACCOUNT_FIELDS = tuple(field.name for field in fields(Calibration))
 _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
+_GAPS = _FIT_FIELDS.index("gaps")
 _HIDDEN = ("hidden", "hidden_since_s")
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
-_NO_FIT = json.loads(json.dumps([getattr(NO_FIT, name) for name in _FIT_FIELDS]))
+_NO_FIT = json.loads(json.dumps([getattr(NO_FIT, name) for name in _FIT_FIELDS], default=bytes.hex))
 _NO_HEALTH = "{}"
 _SOURCE_COLUMNS, _STREAM_COLUMNS = tuple(t.sources.columns.keys()), tuple(t.streams.columns.keys())
 _OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s")  # SQLite returns a new float for each
@@ -53,7 +54,7 @@ def source_row(state: SourceState, record: SourceRecord | None = None) -> dict[s
     """Return a row of ``sources``; ``record`` says how the planner stands with it, if it is planned."""
     row = {name: getattr(state, name) for name in _STATE_FIELDS}
     rate = json.dumps([state.rate.as_of_s, state.rate.events, state.rate.exposure_s])
-    fit = json.dumps([getattr(state.fit, name) for name in _FIT_FIELDS])
+    fit = json.dumps([getattr(state.fit, name) for name in _FIT_FIELDS], default=bytes.hex)
     validators = {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
     health = json.dumps(state.health.values(), ensure_ascii=False)
     return row | validators | {"rate": rate, "fit": fit, "health": health} | _record_columns(record)
@@ -100,7 +101,9 @@ def fleet_row(record: FleetRecord, part: int = 0) -> dict[str, Any]:
 
 def fleet_record(row: Row[Any]) -> FleetRecord:
     """Return the record that ``fleet_row`` wrote."""
-    return FleetRecord(**{name: tuple(values) for name, values in json.loads(row.record).items()})
+    stored = json.loads(row.record).items()
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in stored}
+    return FleetRecord(**values)
 
 
 def source_state(row: Row[Any]) -> SourceState:
@@ -125,8 +128,8 @@ def source_state(row: Row[Any]) -> SourceState:
 
 
 def _fit(values: list[Any]) -> ModelFit:
-    found = ModelFit(*values)
-    return replace(found, gaps=ItemGaps(*found.gaps))
+    gaps, *recent = values[_GAPS:]  # older rows have no recent items
+    return replace(ModelFit(*values[:_GAPS]), gaps=ItemGaps(*gaps), recent=bytes.fromhex("".join(recent)))
 
 
 def account(row: Row[Any]) -> Calibration:

@@ -367,10 +367,14 @@ async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
 
 async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
     day_s, one = 86400.0, Calibration(1, 2, 1.5, 2, 1.5, 60.0, 45.0, 2, 1.25, 1, 0.5)
-    gaps = ItemGaps(5.0, 3.0, 6.0, 1.5, 4.0)
+
+    def fit(at_s: float) -> ModelFit:
+        gaps = ItemGaps(5.0, 3.0, 6.0, 1.5, 4.0)
+        return ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0, gaps=gaps, recent=b"\x00\xff")
+
     for name, at_s in (("a", 5.0), ("a", 7.0), ("b", 6.0), ("a", day_s + 1.0), ("a", 9 * day_s)):
         outcome = ProbeOutcome(name, OutcomeKind.CHANGED, at_s, at_s, 200)
-        state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0, gaps=gaps))
+        state = SourceState(name, "https://s.example/", fit=fit(at_s))
         await store.record(observed(state, outcome, calibration=one))
     three = Calibration(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (9, one)]
@@ -378,7 +382,7 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
     late = ProbeOutcome("a", OutcomeKind.CHANGED, 8.5 * day_s, 8.5 * day_s, 200)
     await store.record(observed(SourceState("a", "https://s.example/"), late, calibration=one))
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
-    assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0, gaps=gaps)
+    assert (await store.load_states())["b"].fit == fit(6.0)
     assert await expire(store.writer, 10 * day_s, retention_s=8.5 * day_s) == 1
     assert [day for day, _ in await store.history.accounts(0.0)] == [1, 8, 9]
 
@@ -407,7 +411,7 @@ async def test_how_the_planner_stands_is_stored_with_an_observation(store: SqlSt
     interval = ("r", ("intervals", 3, 1, None, True), (1.5, 0.01, 0.02, 4, 2, (10.0, 20.0)))
     demands = (interval, ("u", ("uniform", 10.0), (30.0,)))
     record = SourceRecord(2.0, 0.01, 4.0, 0.02, (1.0, 2.0), 3.0, 2.5, 0.25, 9.0, demands)
-    shared = [FleetRecord((1.0, trust), (2.0, 3.0), (trust, 0.0)) for trust in (0.1, 0.2)]
+    shared = [FleetRecord((1.0, trust), (2.0, 3.0), (trust, 0.0), memory="Zm9v") for trust in (0.1, 0.2)]
     await store.record(replace(observation(), record=record, fleet=shared[0]))
     await store.record(replace(observation(), record=record, fleet=shared[1]))
     assert await store.plan.load_sources() == {"s": record}

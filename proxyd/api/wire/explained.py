@@ -21,6 +21,7 @@ from proxyd.core.rules.known.state import ITEMS
 from proxyd.core.rules.programs.stream_state import Spell
 
 _EVEN = 1.05
+_LITTLE = 0.1  # a correction of a rate that is not worth a line
 _UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 
 
@@ -78,7 +79,7 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     lines = [f"{found.source_id}  {found.url}"]
     lines += [_warning(name, spell) for name, spell in found.state.health.silent.items()]
     is_site = found.state.health.site is not None  # which has no items
-    lines += [] if is_site else [_rate_line(found)]
+    lines += [] if is_site else [_rate_line(found), *_recent_lines(found)]
     got = {each.rule: f"; {_kept(each)}" for each in kept}
     lines += [f"rule {rule}: {p.name} ({p.because}){got.get(rule, '')}" for rule, p in sorted(found.policies.items())]
     lines += [f"rule {rule} keeps screenshots" for rule in found.picturing]
@@ -103,6 +104,13 @@ def _rate_line(found: Explanation) -> str:
     low, high = found.rate_range_per_day
     between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
     return f"rate: {_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
+
+
+def _recent_lines(found: Explanation) -> list[str]:
+    factor = found.recent_factor
+    if factor is None or found.gaps is not None or abs(factor - 1.0) < _LITTLE:
+        return []
+    return [f"planned by {_amount(factor, 2)} times that rate, because of what came in the last hours, days and weeks"]
 
 
 def _last_line(found: Explanation) -> str:

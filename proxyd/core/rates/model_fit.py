@@ -8,7 +8,15 @@ from itertools import pairwise
 from math import exp, expm1, inf, lgamma, log, log1p, sqrt
 from typing import NamedTuple
 
-from proxyd.core.rates.rate_blend import ChangedBit, Evidence, ItemCount, ItemTimes, item_times, log_gamma_rest
+from proxyd.core.rates.rate_blend import (
+    ChangedBit,
+    Evidence,
+    ItemCount,
+    ItemTimes,
+    item_times,
+    log_gamma_rest,
+    note_recent,
+)
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekSums
 
@@ -198,6 +206,7 @@ class ModelFit:
     rate_off_since_s: float | None = None  # found and expected items differ by far and beyond chance
     spread: float = 0.0  # sum of the squared differences between found and expected items
     gaps: ItemGaps = NO_GAPS  # between its items
+    recent: bytes = b""  # items of the last days, packed (``rate_blend``)
 
     @property
     def is_off(self) -> bool:
@@ -269,9 +278,11 @@ class SourceModel:
         even = self.rate_per_s * gap_s
         by_week = even if self.sums is None else self.expect(evidence.since_s, evidence.until_s)[0]
         is_off = fit.week_off_since_s is not None
-        found, expected = _count_probes(evidence, even if is_off else by_week)
+        found, expected = count_probe(evidence, even if is_off else by_week)
+        factor = 1.0 if is_off else by_week / max(even, 1e-300)
         as_of_s = evidence.since_s if fit.as_of_s is None else fit.as_of_s
-        fade = 2.0 ** (-max(0.0, evidence.until_s - as_of_s) * self.cycle.speed / _FIT_HALF_LIFE_S)
+        speed = self.cycle.speed
+        fade = 2.0 ** (-max(0.0, evidence.until_s - as_of_s) * speed / _FIT_HALF_LIFE_S)
         week_score = self._score(evidence, even, by_week)
         score = fit.score * fade + week_score / self.dispersion
         now = ModelFit(
@@ -284,6 +295,7 @@ class SourceModel:
             fit.rate_off_since_s,
             fit.spread * fade + (found - expected) ** 2,
             fit.gaps.seen(evidence, self.rate_per_s, 0.0 if is_off else week_score),
+            note_recent(fit.recent, evidence.until_s - as_of_s, evidence, found, factor, speed),
         )
         return now.with_rate(self.dispersion, week_s=self.cycle.length_s)
 
@@ -309,8 +321,12 @@ class SourceModel:
         return log((1.0 - _SURPRISES) * factor + _SURPRISES)
 
 
-def _count_probes(evidence: Evidence, expected: float) -> tuple[float, float]:
-    """Return what a probe found and how much of it was expected; for bits, whether anything changed."""
+def count_probe(evidence: Evidence, expected: float) -> tuple[float, float]:
+    """Return what a probe found and how much of it was expected; for bits, whether anything changed.
+
+    >>> count_probe(ItemCount(0.0, 60.0, 3, at_least=True), 4.0)
+    (4.0, 4.0)
+    """
     if isinstance(evidence, ItemTimes):
         return float(len(evidence.times_s)), expected
     if isinstance(evidence, ChangedBit):

@@ -1,15 +1,22 @@
-"""Update rates of single sources: a blend of half-lives, with each source's evidence apart from the shared weights."""
+"""Update rates of single sources: a blend of half-lives, corrected by recent items where that pays.
+
+Each source's evidence is apart from the weights, which all sources share.
+"""
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from math import exp, expm1, inf, lgamma, log, log1p
+from math import exp, expm1, inf, lgamma, log, log1p, sqrt
+from struct import Struct
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +245,7 @@ class Blend:
         """Return the number of items behind a rate: its uncertainty is that of a Gamma distribution of this shape."""
         if known is NO_EVIDENCE:
             return PRIOR_EVENTS
-        faded, weights = self._fade(known, now_s), self.weights[:-1]
+        faded, weights = self.fade(known, now_s), self.weights[:-1]
         shares = sum(weights) or 1.0
         return PRIOR_EVENTS + sum(weight * found for weight, found in zip(weights, faded.events, strict=True)) / shares
 
@@ -247,7 +254,7 @@ class Blend:
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
             return known
-        until_s, faded = evidence.until_s, self._fade(known, evidence.until_s)
+        until_s, faded = evidence.until_s, self.fade(known, evidence.until_s)
         if isinstance(evidence, ItemTimes):
             found = [sum(exp(-decay * (until_s - time_s)) for time_s in evidence.times_s) for decay in self._decays]
         else:
@@ -287,7 +294,7 @@ class Blend:
         exposure_s = (seconds + PRIOR_EVENTS / self._default_per_s for seconds in self._exposure_s)
         return [(events + PRIOR_EVENTS) / seconds for events, seconds in zip(self._events, exposure_s, strict=True)]
 
-    def _fade(self, known: RateEvidence, now_s: float) -> RateEvidence:
+    def fade(self, known: RateEvidence, now_s: float) -> RateEvidence:
         """Return evidence discounted to a time that is not before its own."""
         if known.as_of_s is None or now_s <= known.as_of_s:
             return known
@@ -296,7 +303,7 @@ class Blend:
 
     def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> list[float]:
         """Return the rates by each half-life and by the population's mean."""
-        faded, is_expected = self._fade(known, now_s), expect_per_s is not None
+        faded, is_expected = self.fade(known, now_s), expect_per_s is not None
         means = [expect_per_s or mean_per_s for mean_per_s in self._means_per_s()]
         members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
         return [*members, means[-1]]
@@ -313,6 +320,216 @@ class Blend:
         if isinstance(evidence, ItemCount):
             return max(float(evidence.count), expected)
         return expected / -expm1(-expected) if expected > 1e-9 else 1.0
+
+
+# -- recent items: by which factor they correct a rate
+#
+# For each of eight half-lives, from 90 minutes to a year, the logarithm of found over expected items is a *trait* of a
+# source. A weighted sum of the traits is the logarithm of the factor.
+
+
+SHORT_S = (5400.0, 6 * 3600.0, 86400.0, 4 * 86400.0)
+"""The half-lives that the blend of rates does not have."""
+
+TRAITS = len(SHORT_S) + len(HALF_LIVES_S) + 1  # the last is 1 for all
+_RECENT = Struct(f"<{2 * len(SHORT_S)}f")
+_NOTHING = (0.0,) * len(SHORT_S)
+_ONE_MORE = 1.0  # added to found and expected items, so that few of them say little
+_MOST = 3.0  # the logarithm of the largest factor
+_PRIOR = 30.0  # the weight of the assumption that rates need no correction, in items
+_MEMORY_ITEMS = 4000.0  # items after which earlier ones count a third
+_HEAVIEST = 30.0  # the most that an item of a slow source counts in comparison with one of an average source
+_FEWEST_ITEMS = 200.0  # before which nothing is corrected
+_MARGIN = 0.005  # the part of the delay that a correction must save before it is used
+_SIGMAS_TO_USE, _SIGMAS_TO_KEEP = 2.0, 1.0  # and how many standard deviations that must be
+_DAY_S = 86400.0  # after which the weights are fitted again; what comes together mostly comes within one
+
+
+def unpack_recent(recent: bytes, age_s: float, speed: float = 1.0) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the items of a source, and the time in which they came, discounted by each of ``SHORT_S`` for an age.
+
+    >>> unpack_recent(b"", 0.0)
+    ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0))
+    """
+    if not recent:
+        return _NOTHING, _NOTHING
+    fades = [2.0 ** (-max(0.0, age_s) * speed / half_life_s) for half_life_s in SHORT_S]
+    values = [value * fade for value, fade in zip(_RECENT.unpack(recent), 2 * fades, strict=True)]
+    return values[: len(SHORT_S)], values[len(SHORT_S) :]
+
+
+def note_recent(recent: bytes, age_s: float, evidence: Evidence, found: float, factor: float, speed: float) -> bytes:
+    """Return what is kept of a source's recent items after a probe, packed.
+
+    Parameters
+    ----------
+    recent
+        What was kept before; empty at first.
+    age_s
+        How long before the end of the evidence that was.
+    found
+        The number of items.
+    factor
+        By which the source's week differs from an even one in the time that the probe looked back.
+    speed
+        The seconds of a week that pass in a second.
+
+    Examples
+    --------
+    >>> day = note_recent(b"", 0.0, ItemTimes(0.0, 86400.0, (0.0, 86400.0)), 2.0, 1.0, 1.0)
+    >>> items, passed_s = unpack_recent(day, 0.0)
+    >>> round(items[2], 3), round(passed_s[2] / 86400.0, 3)
+    (1.5, 0.721)
+    """
+    gap_s, told = evidence.until_s - evidence.since_s, item_times(evidence)
+    items, passed_s = map(list, unpack_recent(recent, age_s, speed))
+    for place, half_life_s in enumerate(SHORT_S):
+        decay = log(2) * speed / half_life_s
+        if told is None:  # they may have come at any time
+            items[place] += found * -expm1(-decay * gap_s) / (decay * gap_s)
+        else:
+            items[place] += sum(exp(-decay * (evidence.until_s - time_s)) for time_s in told.times_s)
+        passed_s[place] += factor * -expm1(-decay * gap_s) / decay
+    return _RECENT.pack(*items, *passed_s)
+
+
+def traits(items: ArrayLike, expected: ArrayLike) -> Floats:
+    """Return the traits of sources, shape (sources, ``TRAITS``).
+
+    ``items`` and ``expected`` are discounted by each half-life, those of ``SHORT_S`` first, shape (sources, 8).
+
+    >>> traits([[1.0] * 8], [[0.0] * 8]).round(2).tolist()
+    [[0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 1.0]]
+    """
+    ratios = np.log((np.asarray(items) + _ONE_MORE) / (np.asarray(expected) + _ONE_MORE))
+    found: Floats = np.concatenate([ratios, np.ones((len(ratios), 1))], axis=1)
+    return found
+
+
+def traits_of(recent: tuple[Sequence[float], Sequence[float]], rate: RateEvidence, per_s: float) -> Floats:
+    """Return the traits of one source, shape (1, ``TRAITS``); all that is known of it is discounted to one time.
+
+    >>> traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, 1.0).tolist()
+    [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
+    """
+    items, passed_s = (*recent[0], *rate.events), (*recent[1], *rate.exposure_s)
+    return traits([items], [[per_s * each_s for each_s in passed_s]])
+
+
+class ShortMemory:
+    """The weights of the traits, which all sources of a fleet share, and whether they are used.
+
+    Notes
+    -----
+    At one price of a probe, sources of rate r are probed each ``1 / sqrt(r)``. So n items that come in a time T wait
+    ``n / sqrt(r)`` together, and ``T sqrt(r)`` probes are made, in units of the price. The sum of both is least, on
+    average, if r is the true rate, and it is convex in the logarithm of r: the weights minimise it. At equal numbers of
+    probes, delays are as the product of both sums. Likelihoods instead of these sums, which believe bursts too readily,
+    cost a tenth of the delay where items come in batches. Source: ``docs/decisions/update-rates.md``.
+
+    Examples
+    --------
+    >>> memory, rng = ShortMemory(), np.random.default_rng(1)
+    >>> for day in range(40):
+    ...     busy = rng.random(100) < 0.5
+    ...     known = traits(np.where(busy, 8.0, 0.0)[:, None] * np.ones(8), np.full((100, 8), 4.0))
+    ...     memory.learn(known, rng.poisson(np.where(busy, 1.0, 0.1)), np.full(100, 0.5), np.ones(100), day * 86400.0)
+    >>> memory.is_used, round(float(memory.factors(known)[busy].mean()))
+    (True, 2)
+    """
+
+    def __init__(self) -> None:
+        self._weights = np.zeros(TRAITS)
+        self._information = _PRIOR * np.eye(TRAITS)
+        self._slope = np.zeros(TRAITS)
+        self._sums = np.zeros(4)  # the waits and the probes without and with the correction
+        self._today = np.zeros(4)  # the same of the present day
+        # the items, the variance of what is saved, the number of the day, and whether the correction is used
+        self._items, self._squares, self._day, self._used = 0.0, 0.0, 0.0, 0.0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the correction has saved delay."""
+        return self._used > 0
+
+    @property
+    def saves(self) -> float:
+        """The part of the delay that the correction would have saved at equal probes; less than 0 if it costs some."""
+        waits, probes, corrected_waits, corrected_probes = self._sums.tolist()
+        return 1.0 - corrected_waits * corrected_probes / max(waits * probes, 1e-300)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of ``saves``, by how days differ."""
+        return sqrt(self._squares) / max(float(self._sums[1]), 1e-300)
+
+    def factors(self, known: Floats) -> Floats:
+        """Return the factors by which rates are corrected, of traits of shape (sources, ``TRAITS``)."""
+        factors: Floats = np.exp(np.clip(known @ self._weights, -_MOST, _MOST))
+        return factors
+
+    def learn(self, known: Floats, found: ArrayLike, expected: ArrayLike, counts: ArrayLike, at_s: float) -> None:
+        """Learn from probes.
+
+        Parameters
+        ----------
+        known
+            The traits in the middle of the time that each probe looked back, shape (probes, ``TRAITS``).
+        found, expected
+            The items that each found, and that its rate without a correction expected.
+        counts
+            What an item of each source counts: the root of the fleet's mean rate over that of the source.
+        at_s
+            When the probes were made, in the time of the week.
+        """
+        if at_s // _DAY_S != self._day:
+            self._end_day()
+            self._day = at_s // _DAY_S
+        found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+        counts = np.minimum(np.asarray(counts, dtype=np.float64), _HEAVIEST)
+        roots = np.exp(np.clip(known @ self._weights, -_MOST, _MOST) / 2.0)
+        waits, probes, items = counts * found / roots, counts * expected * roots, float(found.sum())
+        fade = exp(-items / _MEMORY_ITEMS)
+        self._today += [counts @ found, counts @ expected, waits.sum(), probes.sum()]
+        self._sums *= fade
+        self._squares *= fade * fade
+        self._items = self._items * fade + items
+        self._slope += (waits - probes) @ known / 2.0
+        curved = known * np.sqrt((waits + probes) / 4.0)[:, None]
+        self._information *= fade
+        self._information += curved.T @ curved
+        self._information += (1.0 - fade) * _PRIOR * np.eye(TRAITS)
+
+    def _end_day(self) -> None:
+        """Move the weights by a step of Newton's method, and choose whether they are used."""
+        self._weights += np.linalg.solve(self._information, self._slope)
+        self._sums += self._today
+        more_waits, more_probes = self._today[2:] - self._today[:2]
+        self._squares += float(more_waits * self._sums[1] / max(self._sums[0], 1e-300) + more_probes) ** 2
+        self._slope[:], self._today[:] = 0.0, 0.0
+        saves, deviation = self.saves, self.deviation
+        if self._items < _FEWEST_ITEMS or saves < _SIGMAS_TO_KEEP * deviation:
+            self._used = 0.0
+        elif saves > max(_MARGIN, _SIGMAS_TO_USE * deviation):
+            self._used = 1.0
+
+    def pack(self) -> str:
+        """Return what was learned, as text."""
+        rows, columns = np.triu_indices(TRAITS)
+        counters = np.array([self._items, self._squares, self._day, self._used])
+        parts = (self._weights, self._slope, self._sums, self._today, counters, self._information[rows, columns])
+        return b64encode(np.concatenate(parts).astype("<f8").tobytes()).decode()
+
+    def unpack(self, packed: str) -> None:
+        """Take over what ``pack`` returned; does nothing if another version did."""
+        found, (rows, columns) = b64decode(packed), np.triu_indices(TRAITS)
+        if len(found) != 8 * (2 * TRAITS + 12 + len(rows)):
+            return
+        values = np.frombuffer(found, dtype="<f8")
+        cuts = np.cumsum([TRAITS, TRAITS, 4, 4, 4])
+        self._weights, self._slope, self._sums, self._today, counters, upper = map(np.copy, np.split(values, cuts))
+        self._items, self._squares, self._day, self._used = counters.tolist()
+        self._information[rows, columns] = self._information[columns, rows] = upper
 
 
 # -- distributions of counts: scipy, which has them, would be most of an installation

@@ -271,8 +271,9 @@ class SourcePlacement:
         source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
         record = observation.record
         if record is None:
-            planned.rate_per_s = self._known.rate_per_s(source, now_s)
-            planned.items_known = self._known.estimates.blend.items_known(self._known.state(source).rate, now_s)
+            estimates, state = self._known.estimates, observation.state
+            planned.rate_per_s = estimates.rate_to_plan_by(state, source, now_s, self._planner.week)
+            planned.items_known = estimates.blend.items_known(state.rate, now_s)
         else:
             planned.rate_per_s, planned.items_known = record.rate_per_s, record.items_known
         planned.learns_until_s = observation.state.learns_until_s(self._known.settings.planner.first_day_s)
@@ -288,7 +289,7 @@ class SourcePlacement:
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
         record = self._record(source.source_id, now_s) if old is None else None
         state, estimates = self._known.state(source), self._known.estimates
-        rate_per_s = estimates.rate_per_s(state, source, now_s)
+        rate_per_s = estimates.rate_to_plan_by(state, source, now_s, self._planner.week)
         host = host_of(url_after_move(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)
         host_budget = self._planner.limits.hosts.budget

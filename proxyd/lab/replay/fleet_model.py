@@ -14,7 +14,10 @@ from proxyd.core.rates.rate_blend import (
     MEMORY_ITEMS,
     PRIOR_EVENTS,
     PRIOR_ITEMS,
+    SHORT_S,
+    ShortMemory,
     posterior_means,
+    traits,
 )
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, week_hours
 from proxyd.core.rates.week_shapes import WeekShapes, WeekTrust, common_shapes, dispersion_of, factors_over_hours
@@ -42,6 +45,8 @@ class FleetModel:
         self._weekly: list[Floats] = [np.zeros(HOURS)]
         self._learned: WeekShapes | None = None
         self.trust = WeekTrust()
+        self.memory = ShortMemory()
+        self._recent = np.zeros((2, len(SHORT_S), sources))  # items, and the time in which they came, discounted
 
     def read(self, times_s: Sequence[ArrayLike], *, until_s: float, since_s: ArrayLike | None = None) -> None:
         """Read a complete history up to ``until_s``, day by day, as if every source had been probed daily.
@@ -64,8 +69,9 @@ class FleetModel:
             if day % _TRIED_DAYS == 0 and edges[day] > until_s - _TRIED_S:
                 self.week_shapes(edges[day])
             known = np.flatnonzero(since < edges[day + 1])
-            begun = np.maximum(edges[day], since[known])
-            self.observe(known, begun, edges[day + 1], np.searchsorted(known, of_item[new]), times[new])
+            begun, item_of = np.maximum(edges[day], since[known]), np.searchsorted(known, of_item[new])
+            self._note_recent(known, begun, edges[day + 1], item_of, times[new])
+            self.observe(known, begun, edges[day + 1], item_of, times[new])
         self.rates.refresh(until_s)
 
     def observe(self, sources: Ints, since_s: ArrayLike, until_s: float, item_of: Ints, times_s: ArrayLike) -> None:
@@ -89,6 +95,32 @@ class FleetModel:
         factors = learned.shapes[shape_of[item_of], week_hours(times_s)]
         even = float(per_s @ (until_s - since_s))
         self.trust = self.trust.seen(factors, even=even, shaped=shaped, weight=1.0 / self.dispersion())
+
+    def _note_recent(self, sources: Ints, since_s: Floats, until_s: float, item_of: Ints, times_s: Floats) -> None:
+        """Learn what recent items say of the rates."""
+        per_s, gap_s = np.maximum(self.rates.per_s(float(since_s.min()), sources), 1e-12), until_s - since_s
+        factor = np.ones(len(sources))
+        if self._learned is not None:
+            hours = factors_over_hours(since_s, np.full(len(sources), until_s), self._learned.shapes)
+            factor = hours[np.arange(len(sources)), self._learned.of_source[sources]] * HOUR_S / gap_s
+        decay, recent = np.log(2) / np.array(SHORT_S)[:, None], self._recent[:, :, sources]
+        known = np.concatenate(
+            [recent * np.exp(-decay * gap_s / 2), self.rates.evidence(sources, until_s - gap_s / 2)], 1
+        )
+        seen = ~np.isnan(self.rates.as_of_s[sources])
+        found = np.bincount(item_of, minlength=len(sources))
+        self.memory.learn(
+            traits(known[0].T, (known[1] * per_s).T)[seen],
+            found[seen],
+            (per_s * gap_s * factor)[seen],
+            np.sqrt(self.rates.mean_per_s / per_s)[seen],
+            until_s,
+        )
+        recent = recent * np.exp(-decay * gap_s)
+        recent[1] += factor * -np.expm1(-decay * gap_s) / decay
+        for items, weights in zip(recent[0], np.exp(-decay * (until_s - times_s)), strict=True):
+            items += np.bincount(item_of, weights=weights, minlength=len(sources))
+        self._recent[:, :, sources] = recent
 
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
         """Return the shapes of the hours of the week as far as they are trusted, and that of each source."""
@@ -206,16 +238,21 @@ class FleetRates:
         events, exposure_s = (self.events * weight).sum(axis=1), (self.exposure_s * weight).sum(axis=1)
         self._means_per_s = (events + PRIOR_EVENTS) / (exposure_s + PRIOR_EVENTS / self._default_per_s)
 
+    @property
+    def mean_per_s(self) -> float:
+        """The population's mean by the longest half-life."""
+        return float(self._means_per_s[-1])
+
+    def evidence(self, sources: Ints, now_s: Floats) -> Floats:
+        """Return the items and the time observed, discounted by each half-life to times, shape (2, h, p)."""
+        weight = np.exp(-self._decay * self._age_s(sources, now_s))
+        return np.stack([self.events[:, sources] * weight, self.exposure_s[:, sources] * weight])
+
     def _members(self, sources: Ints, now_s: Floats) -> Floats:
         """Return the rates by each half-life and the population's mean, shape (h + 1, p)."""
-        weight = np.exp(-self._decay * self._age_s(sources, now_s))
         members = np.empty((len(self._decay) + 1, len(sources)))
-        for horizon, mean in enumerate(self._means_per_s):
-            members[horizon] = posterior_means(
-                self.events[horizon, sources] * weight[horizon],
-                self.exposure_s[horizon, sources] * weight[horizon],
-                float(mean),
-            )
+        for horizon, (events, exposure_s) in enumerate(self.evidence(sources, now_s).swapaxes(0, 1)):
+            members[horizon] = posterior_means(events, exposure_s, float(self._means_per_s[horizon]))
         members[-1] = self._means_per_s[-1]
         return members
 

@@ -22,7 +22,7 @@ from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.model_fit import ItemGaps, ModelFit
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes, note_recent
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider, PlanRecord
@@ -346,7 +346,7 @@ def _parts(terms: Terms) -> list[str]:
 def _fleet_of_history(terms: Terms) -> FleetRecord:
     """Return what the history shows of all sources together, as if they had been probed every day."""
     model = Learner(terms).model
-    return FleetRecord(*model.rates.credits, model.trust.likelihoods)
+    return FleetRecord(*model.rates.credits, model.trust.likelihoods, memory=model.memory.pack())
 
 
 def _states_of_history(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
@@ -354,18 +354,19 @@ def _states_of_history(terms: Terms) -> tuple[dict[str, SourceState], dict[str, 
     states, weeks, blend = {}, {}, Blend()
     known_s = np.full(terms.sources, terms.history_start_s if terms.known_from_s is None else terms.known_from_s)
     for number, (times, begun_s) in enumerate(zip(terms.history, known_s.tolist(), strict=True)):
-        rate, counts = NO_EVIDENCE, WeekCounts.begun(begun_s)
+        rate, counts, recent = NO_EVIDENCE, WeekCounts.begun(begun_s), b""
         for since_s, until_s in pairwise([*np.arange(begun_s, terms.start_s, WEEK_S).tolist(), terms.start_s]):
             evidence = ItemTimes(since_s, until_s, tuple(times[(times > since_s) & (times <= until_s)].tolist()))
             rate = blend.seen(rate, evidence)
             counts = counts.seen(evidence)
+            recent = note_recent(recent, until_s - since_s, evidence, len(evidence.times_s), 1.0, 1.0)
         name = str(number)
         states[name] = SourceState(
             *(name, f"https://example/{name}"),
             first_contact_s=terms.start_s,
             last_success_s=terms.start_s,
             rate=rate,
-            fit=ModelFit(gaps=ItemGaps.of_times(times[times > begun_s].tolist())),
+            fit=ModelFit(gaps=ItemGaps.of_times(times[times > begun_s].tolist()), as_of_s=terms.start_s, recent=recent),
         )
         weeks[name] = counts
     return states, weeks

@@ -171,6 +171,7 @@ class Explanation:
     fleet_price_item_s: float | None = None
     week: tuple[float, ...] = ()  # factors of the rate by hour of the week in UTC, once the week is planned
     gaps: ItemGaps | None = None  # if it is planned by the age of its newest item, not by its week
+    recent_factor: float | None = None  # by which recent items correct its rate until the next probe, if they do
     misfit: Misfit | None = None
     rate_range_per_day: tuple[float, float] = (0.0, inf)  # the range in which the rate lies in four of five cases
     # ``policies``, ``intervals``, ``counted``: by rule: its policy, the start and end of the interval that it expects
@@ -304,6 +305,7 @@ class Explainer:
             state=state,
             moved_url=url_after_move(state, source),
             subscription=self.hubs.of(source_id),
+            recent_factor=self._recent_factor(source, planned),
             misfit=self.known.estimates.misfit(source_id),
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={program.rule.name: self._policy(program, rate_per_s) for program in programs},
@@ -313,6 +315,13 @@ class Explainer:
             gaps=planned.gaps if planned and self.planner.week and self.planner.week.is_by_age(source_id) else None,
             **(self._constraints_of(planned, now) if planned else {}),
         )
+
+    def _recent_factor(self, source: Source, planned: PlannedSource | None) -> float | None:
+        """Return by how much recent items correct the rate of a source until its next probe, if they do."""
+        estimates, state = self.known.estimates, self.known.state(source)
+        if planned is None or not estimates.memory.is_used or state.rate.as_of_s is None:
+            return None
+        return planned.rate_per_s / estimates.rate_per_s(state, source, state.rate.as_of_s)
 
     def _policy(self, program: RuleProgram, rate_per_s: float) -> RulePolicy:
         week, settings = self.planner.week, self.known.settings.planner

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import sqrt
 from zoneinfo import ZoneInfo
 
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
+from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel, count_probe
 from proxyd.core.rates.rate_blend import (
     HALF_LIVES_S,
     NO_EVIDENCE,
     Blend,
     Evidence,
     ItemTimes,
+    ShortMemory,
     gamma_quantile,
     item_times,
+    traits_of,
+    unpack_recent,
 )
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rates.week_counts import WeekCounts
@@ -27,6 +31,7 @@ from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceStat
 _TURNED, _TURN_HALF_LIFE_S = 0.35, WEEK_S / 2  # the share of all items, of whose sources the weeks turned lately
 _MOST_OF_ONE = 0.2  # of all items, so that one busy source alone says nothing of the others
 _NEVER_TURNED = (0.0, 0.0, 0.0)
+_LONGEST_WAIT_S = 30 * 86400.0
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
 
@@ -42,6 +47,7 @@ class Estimates:
         self.accepted: dict[str, AcceptedMove] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.trust = WeekTrust()
+        self.memory = ShortMemory()
         self._turned = _NEVER_TURNED  # the rate of sources whose week turned lately, as of when; when all turned
         self.cycle = cycle
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
@@ -55,7 +61,7 @@ class Estimates:
 
     def record(self) -> FleetRecord:
         """Return what was learned of all sources together."""
-        return FleetRecord(*self.blend.credits, self.trust.likelihoods, self._turned)
+        return FleetRecord(*self.blend.credits, self.trust.likelihoods, self._turned, self.memory.pack())
 
     def restore_fleet(self, record: FleetRecord) -> None:
         """Take over what was learned of all sources together."""
@@ -63,6 +69,7 @@ class Estimates:
         if len(record.trust) == len(self.trust.likelihoods):
             self.trust = WeekTrust(record.trust)
         self._turned = record.turned
+        self.memory.unpack(record.memory)
 
     def state(self, source: Source, reading: str) -> SourceState:
         """Return the state of a source under a reading; a fresh one if the address or the reading changed."""
@@ -106,6 +113,33 @@ class Estimates:
         """Return the update rate, in items per second."""
         return self.blend.rate_per_s(state.rate, now_s, expect_per_s=source.expected_per_s)
 
+    def rate_to_plan_by(self, state: SourceState, source: Source, now_s: float, week: WeekPlan | None) -> float:
+        """Return the rate that is expected of a source until its next probe by ``week``, in items per second."""
+        rate_per_s = self.rate_per_s(state, source, now_s)
+        # of those that are planned by the age of their newest item, recent items say nothing more
+        if not self.memory.is_used or state.rate.as_of_s is None or state.fit.gaps.shape_to_plan_by:
+            return rate_per_s
+        wait_s = None if week is None else week.mean_gap_s(source.source_id)
+        middle_s = now_s + min(wait_s or 0.0, _LONGEST_WAIT_S) / 2.0
+        recent = unpack_recent(state.fit.recent, middle_s - (state.fit.as_of_s or middle_s), self.cycle.speed)
+        known = traits_of(recent, self.blend.fade(state.rate, middle_s), rate_per_s)
+        return rate_per_s * float(self.memory.factors(known)[0])
+
+    def _note_probe(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> None:
+        """Learn from a probe what recent items say of a rate."""
+        if evidence.until_s <= evidence.since_s:
+            return
+        rate_per_s = self.rate_per_s(before, source, evidence.since_s)
+        model = self.model(source, rate_per_s, week, evidence.until_s).model_to_plan_by(before.fit)
+        if before.fit.gaps.shape_to_plan_by:
+            return
+        found, expected = count_probe(evidence, model.expect(evidence.since_s, evidence.until_s)[0])
+        middle_s = (evidence.since_s + evidence.until_s) / 2.0
+        recent = unpack_recent(before.fit.recent, middle_s - (before.fit.as_of_s or middle_s), self.cycle.speed)
+        known = traits_of(recent, self.blend.fade(before.rate, middle_s), rate_per_s)
+        counts = [sqrt(self.blend.mean_per_s / rate_per_s)]
+        self.memory.learn(known, [found], [expected], counts, float(self.cycle.week_s(evidence.until_s)))
+
     def see(
         self,
         source: Source,
@@ -120,6 +154,7 @@ class Estimates:
         ``turned`` says that the probe showed that the week is not what it was.
         """
         if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing about half-lives
+            self._note_probe(source, before, evidence, week)
             self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))  # in the source's own time zone
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
@@ -206,6 +241,7 @@ class FleetRecord:
     trust: tuple[float, ...]  # the logarithms of the likelihoods behind the trust in learned weeks
     # of sources whose week turned lately: their items a second, as of when; when all turned, in the time of the week
     turned: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    memory: str = ""  # how recent items correct rates, packed (``rates.rate_blend``)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,20 @@ async def test_sources_with_regular_items_are_planned_by_the_age_of_the_newest()
     assert 10 < len(coming) < 60
 
 
+async def test_sources_whose_items_come_in_sessions_are_planned_by_what_came_last() -> None:
+    rng = np.random.Generator(np.random.PCG64(6))
+    gaps = WEEK_S / PER_WEEK * rng.exponential(np.where(rng.random((20, 160)) < 0.8, 0.1, 4.6))
+    events_s = [MONDAY_S + times[times < WEEKS * WEEK_S] for times in np.cumsum(gaps, axis=1)]
+    planned, found = await run_events(events_s, plans=True, price_item_s=PRICE_ITEM_S / 16)
+    assert planned.to_uniform < 0.88  # 1.02 by rate and week
+    assert found.known.estimates.memory.is_used
+    told = Explainer.of(found).explain("s1", found.settings.grid.chronon_at(MONDAY_S + WEEKS * WEEK_S))
+    assert told is not None
+    assert told.recent_factor is not None
+    (line,) = (line for line in explained.explanation(told).summary if line.startswith("planned"))
+    assert line.endswith(" times that rate, because of what came in the last hours, days and weeks")
+
+
 def known_until_s(found: Decider, name: str) -> float:
     seen_s = found.planner.sources[name].last_seen_s
     assert seen_s is not None
