@@ -301,7 +301,12 @@ def _texts(paths: list[Path]) -> list[SourceText]:
     "proxyd import feeds.opml --out profiles/feeds.profile",
     "proxyd import feeds.opml --match cve --out profiles/cve.profile",
     takes=[
-        argument("file", "OPML, or text with an address on each line", type=Path, metavar="FILE"),
+        argument(
+            "file",
+            "OPML, text with an address on each line, or what another program keeps (docs/how-to.md)",
+            type=Path,
+            metavar="FILE",
+        ),
         argument("--name", "domain and profile of what is in no folder (default Imported)", default="Imported"),
         flag("--pages", "the addresses are web pages, not feeds: notify of changes"),
         argument("--match", "only notify of items, or pages, that contain this word", metavar="WORD"),
@@ -310,22 +315,28 @@ def _texts(paths: list[Path]) -> list[SourceText]:
     ],
 )
 def import_feeds(options: argparse.Namespace) -> int:
-    """Make profiles of an OPML file or a list of addresses, and leave alone what is declared already."""
-    from proxyd.app.check_settings import check_declaration
+    """Make profiles of another program's list, and leave alone what is declared already."""
+    from proxyd.app.check_settings import check_declaration, check_settings
+    from proxyd.cli.other_programs import Moved, merge_watches, read_other_program
     from proxyd.config.profile_files import write_text
     from proxyd.core.language import format_parsed, merge_listing, parse, read_listing
 
     settings = settings_of(options)
     try:
-        body = options.file.read_bytes()
+        found, out = read_other_program(options.file), options.out
+        listed = read_listing(options.file.read_bytes(), str(options.file)) if found is None else found
     except OSError as error:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
-    listed, out = read_listing(body, str(options.file)), options.out
     files = _files_beside(out, settings)
     declared = check_declaration(files, settings)
-    merged = merge_listing(
-        listed, declared, options.name, pages=options.pages, match=options.match, to=options.to or ()
-    )
+    notes: Sequence[str]
+    if isinstance(listed, Moved):
+        merged, notes = merge_watches(listed, declared, check_settings(settings), options.to or ())
+    else:
+        merged = merge_listing(
+            listed, declared, options.name, pages=options.pages, match=options.match, to=options.to or ()
+        )
+        notes = listed.unreadable
     before = next((each.text for each in files if out is not None and Path(each.file) == out), "")
     parsed = parse("\n".join([before, *merged.statements]), str(out or "the list"))
     if parsed.errors:
@@ -337,7 +348,7 @@ def import_feeds(options: argparse.Namespace) -> int:
         write_text(out, text)
     elif out is None:
         print_text(text)
-    _tell_of_import(merged, listed.unreadable, out)
+    _tell_of_import(merged, notes, out, "left out in part" if isinstance(listed, Moved) else "unreadable")
     return 0
 
 
@@ -352,11 +363,12 @@ def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
     return files
 
 
-def _tell_of_import(merged: Merged, unreadable: Sequence[str], out: Path | None) -> None:
-    """Print the counts of an import, on standard error if standard output has the profile."""
+def _tell_of_import(merged: Merged, notes: Sequence[str], out: Path | None, noun: str) -> None:
+    """Print the counts of an import and what is left out, on standard error if standard output has the profile."""
     where = f" in {out}" if merged.new and out is not None else ""
-    said = f"{with_noun(merged.new, 'new source')}{where}, {merged.known} already there, {len(unreadable)} unreadable"
-    for line in [said, *unreadable[:_MOST_NAMED]]:
+    said = f"{with_noun(merged.new, 'new source')}{where}, {merged.known} already there, {len(notes)} {noun}"
+    more = [f"and {len(notes) - _MOST_NAMED} more"] if len(notes) > _MOST_NAMED else []
+    for line in [said, *notes[:_MOST_NAMED], *more]:
         print(visible(line), file=sys.stderr if out is None else sys.stdout)
 
 

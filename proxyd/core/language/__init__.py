@@ -22,10 +22,13 @@ from proxyd.core.language.owned_texts import default_owner as default_owner
 from proxyd.core.language.owned_texts import give_owners as give_owners
 from proxyd.core.language.owned_texts import profiles_in_words as profiles_in_words
 from proxyd.core.language.source_lists import Merged as Merged
+from proxyd.core.language.source_lists import SourceList as SourceList
+from proxyd.core.language.source_lists import UniqueNames as UniqueNames
 from proxyd.core.language.source_lists import WrittenAddress as WrittenAddress
 from proxyd.core.language.source_lists import lines_of as lines_of
 from proxyd.core.language.source_lists import merge_listing as merge_listing
 from proxyd.core.language.source_lists import opml_of as opml_of
+from proxyd.core.language.source_lists import read_listed as read_listed
 from proxyd.core.language.source_lists import read_listing as read_listing
 from proxyd.core.language.source_lists import watch_listing as watch_listing
 from proxyd.core.language.source_lists import watch_of as watch_of

@@ -212,14 +212,24 @@ def read_listing(body: bytes, where: str) -> SourceList:
     wrong: list[str] = []
     markup = _HEAD.sub(lambda head: "\n" * head[0].count("\n"), text, count=1)  # faults name lines
     found = _opml(markup, where, wrong) if markup.lstrip("\n").startswith("<") else _lines(text)
+    return read_listed(found, where, wrong)
+
+
+def read_listed(found: Iterable[tuple[int, str, str, str]], where: str, wrong: Sequence[str] = ()) -> SourceList:
+    """Return the feeds that have a number, title, address and folder each; raises as ``read_listing`` does.
+
+    ``wrong`` is what is wrong with the list already, once ``found`` is read to its end.
+    """
     feeds: dict[str, Listed] = {}
+    faults: list[str] = []
     for line, title, written, folder in found:
         url = plain_address(written)
         if (problem := address_problem(url)) is not None:
             said = f"{without_user(written.strip())[:80]!r} is not an http or https address; correct or remove it"
-            wrong.append(f"{where}:{line}: {said if problem != WITHOUT_USER else _with_user(url)}")
+            faults.append(f"{where}:{line}: {said if problem != WITHOUT_USER else _with_user(url)}")
         else:
             feeds.setdefault(url, Listed(title, url, folder))
+    wrong = [*wrong, *faults]
     if len(feeds) > _MOST_LISTED:
         raise ListingError(f"{where} lists more than {_MOST_LISTED} addresses; import it in parts")
     if wrong and not feeds:
@@ -257,7 +267,7 @@ def merge_listing(
     >>> merged.new, merged.statements[-1]
     (1, '\nCREATE SOURCE "A" OF "Mine".ARTICLE AT \'http://a.example/\';\n')
     """
-    kind, names = _PAGES if pages else _FEEDS, _Names(declared.sources)
+    kind, names = _PAGES if pages else _FEEDS, UniqueNames(declared.sources)
     there = {source.url for source in declared.sources.values()}
     new = [feed for feed in listed.feeds if feed.url not in there]
     statements: list[str] = []
@@ -274,7 +284,9 @@ def merge_listing(
             classes[feed.folder] = page_class
             begun.add(page_class)
         of = classes[feed.folder]
-        statements.append(f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n")
+        statements.append(
+            f"\nCREATE SOURCE {quote_name(names.of(feed.title, feed.url))} OF {of} AT {quote_text(feed.url)};\n"
+        )
     return Merged(tuple(statements), len(new), len(listed.feeds) - len(new))
 
 
@@ -301,7 +313,7 @@ def watch_listing(
     ('WATCH \'http://a.example/\' AS "A" INTO "Kids";\n',)
     """
     page_class = "PAGE" if pages else ""
-    names = _Names(map(plain_name, seen.rules))
+    names = UniqueNames(map(plain_name, seen.rules))
     there = {source.url for source in seen.sources.values()}
     statements: list[str] = []
     for feed in listed.feeds:
@@ -309,7 +321,9 @@ def watch_listing(
             folders = (feed.folder, feed.folder.partition(_WITHIN)[0])
             options = WatchOptions(profile=next((each for each in folders if each in profiles), name))
             words = () if match is None else (match,)
-            wish = WatchWish(feed.url, page_class, names.of(feed), words=words, to=tuple(to), options=options)
+            wish = WatchWish(
+                feed.url, page_class, names.of(feed.title, feed.url), words=words, to=tuple(to), options=options
+            )
             statements.append(f"{watch_text(wish)}\n")
     return Merged(tuple(statements), len(statements), len(listed.feeds) - len(statements))
 
@@ -454,21 +468,35 @@ def _folder(element: etree._Element | None, known: dict[etree._Element, str]) ->
 def _lines(text: str) -> Iterator[_Found]:
     for number, line in enumerate(re.split(r"\r\n?|\n", text), 1):
         if line.strip() and not line.lstrip().startswith("#"):
-            yield number, "", line, ""
+            yield number, *_of_line(line)
 
 
-class _Names:
+def _of_line(line: str) -> tuple[str, str, str]:
+    """Return the title, address and folder of a line; newsboat writes tags behind the address, and a title with ~.
+
+    With an @ all is the address: what is left of a password is no tag.
+
+    >>> _of_line('https://a.example/ news "~My A" !'), _of_line("https://a.example/")
+    (('My A', 'https://a.example/', 'news'), ('', 'https://a.example/', ''))
+    """
+    address, *others = [line] if "@" in line else re.findall(r'"(?:[^"\\]|\\.)*"|\S+', line)
+    tags = [each.strip('"').replace('\\"', '"') for each in others]
+    folders = [tag for tag in tags if tag and tag[0] not in "~!"]
+    return next((tag[1:] for tag in tags if tag.startswith("~")), ""), address, (folders or [""])[0][:_LONGEST_FOLDER]
+
+
+class UniqueNames:
     """Gives each source a unique name: from its title, otherwise from its host."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
         self._numbers: dict[str, int] = {}
 
-    def of(self, feed: Listed) -> str:
-        """Return a name for a feed."""
-        wanted = one_line(feed.title)[:_LONGEST_NAME].strip()
+    def of(self, title: str, url: str) -> str:
+        """Return a name for what has a title, which may be empty, and an address."""
+        wanted = one_line(title)[:_LONGEST_NAME].strip()
         if wanted in {"", ".", ".."}:  # which addresses of pages drop
-            wanted = urlsplit(feed.url).hostname or "source"
+            wanted = urlsplit(url).hostname or "source"
         name = wanted
         while name in self._taken:
             number = self._numbers[wanted] = self._numbers.get(wanted, 1) + 1

@@ -76,7 +76,8 @@ class WatchWish:
     locale: str | None = None
     words: tuple[str, ...] = ()  # to tell only of what holds one of these
     searched: str | None = None  # the class that reads the address if `page_class` does not say it
-    selector: str = ""  # the CSS selector of a value of the page, or empty. It is a number if `when` compares it.
+    selector: str = ""  # of a value of the page, or empty. It is a number if `when` compares it.
+    reader: str = "CSS"  # how the selector is read
     when: str = "changes"  # when to tell of a value or a price: one of `WHEN_OF_VALUES`
     # Mail addresses, chats, webhooks and receivers' names; `secret` names the variable with the secret of webhooks
     to: tuple[str, ...] = ()
@@ -105,7 +106,7 @@ def watch_text(wish: WatchWish) -> str:
     if wish.selector:
         domain = quote_name(_domain_of(wish))
         kind = "String" if wish.when == "changes" else "Decimal"
-        reads = f"{VALUE_FIELD}:{kind} FROM CSS {quote_text(wish.selector)}"
+        reads = f"{VALUE_FIELD}:{kind} FROM {wish.reader} {quote_text(wish.selector)}"
         statements.append(f"CREATE DOMAIN {domain} AS CLASS::{VALUE_CLASS}({reads});")
         page_class = f"{domain}.{VALUE_CLASS}"
     statements += wish.options.source(wish.url, page_class or wish.searched or "")

@@ -1,0 +1,367 @@
+"""Reads what other programs keep, for `proxyd import`: pages and sites become WATCH statements, feeds a list.
+
+What these files look like is each program's own: ``tests/unit/cli/exports`` has some that the programs wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxyd.core.errors import ConfigError, ListingError
+
+if TYPE_CHECKING:
+    from proxyd.core.language import CheckSettings, Merged, SourceList
+    from proxyd.core.language.watch_wishes import WatchWish
+    from proxyd.core.model.profile import Declaration
+
+_SQLITE, _ZIP = b"SQLite format 3\0", b"PK\x03\x04"
+_YAML = (".yaml", ".yml")
+_MOST_BYTES = 8 * 2**20  # of a text in a file; changedetection.io's backups hold pictures of pages too
+_READER = 0x72656164  # the number in databases of reader
+_SETTINGS = ("changedetection.json", "url-watches.json")
+_CONVERSIONS = {"html2text", "strip", "striplines", "beautify"}  # what proxyd does with a page anyway
+_ELEMENTS = {"element-by-id": "#{}", "element-by-class": ".{}", "element-by-tag": "{}"}
+_LINES = {"grepi", "remove_lines_containing", "delete_lines_containing"}
+_READERS = {"css": "CSS", "xpath": "XPATH", "jsonpath": "JSON"}
+_OF_JOBS = {"name", "url", "navigate", "filter", "filters", "headers", "kind", "use_browser", "index_number"} | {
+    *("user_visible_url", "note", "timeout", "max_tries", "enabled"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What somebody watched, and what of it is not taken over."""
+
+    wish: WatchWish
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What another program watched; ``notes`` are about what is left out."""
+
+    watched: Sequence[Watched]
+    notes: tuple[str, ...] = ()
+
+
+def read_other_program(path: Path) -> Moved | SourceList | None:
+    """Return what a file of another program holds, or ``None`` if it is a list of feeds, or none that is known.
+
+    Raises ``ListingError``: it is damaged, or holds nothing that can be watched.
+    """
+    with path.open("rb") as file:
+        head = file.read(16)
+    if head == _SQLITE:
+        return _feeds_of_reader(path)
+    if head.startswith(_ZIP):
+        return _of_changedetection(_files_of_backup(path), str(path))
+    if path.suffix in _YAML:
+        return _moved(_jobs(path), str(path))
+    if head.lstrip().startswith(b"{"):
+        return _of_json(_json(path.read_bytes()[: _MOST_BYTES + 1], str(path)), str(path))
+    return None
+
+
+def merge_watches(
+    moved: Moved, declared: Declaration, known: CheckSettings, to: Sequence[str]
+) -> tuple[Merged, list[str]]:
+    """Return the WATCH of each address that is not declared, and what is left out, by name."""
+    from proxyd.core.language import Merged, UniqueNames
+    from proxyd.core.model.profile import plain_name
+
+    names = UniqueNames([*map(plain_name, declared.rules), *declared.domains])
+    there = {source.url for source in declared.sources.values()}
+    statements, notes = [], list(moved.notes)
+    for each in moved.watched:
+        if each.wish.url in there:
+            continue
+        name = names.of(each.wish.name or "", each.wish.url)
+        text, undeclared = _statement(replace(each.wish, name=name, to=tuple(to)), known)
+        statements.append(f"{text}\n")
+        left_out = [*each.left_out, *undeclared]
+        notes += [f"{name}: not taken over: {', '.join(left_out)}"] * bool(left_out)
+    return Merged(tuple(statements), len(statements), len(moved.watched) - len(statements)), notes
+
+
+def _statement(wish: WatchWish, known: CheckSettings) -> tuple[str, list[str]]:
+    """Return the statements of a wish, without what cannot be declared here, and the names of that."""
+    from proxyd.core.language import SourceText, check
+    from proxyd.core.language.watch_wishes import watch_text
+
+    plain = replace(wish, page_class=wish.page_class or "PAGE", selector="", words=())
+    for tried in (wish, plain):
+        if not (errors := check([SourceText("", watch_text(replace(tried, to=())))], known).errors):
+            gone = [f"the selector {wish.selector!r}"] * (tried.selector != wish.selector)
+            gone += ["its words"] * (tried.words != wish.words)
+            return watch_text(tried), gone
+    raise ListingError(f"{wish.name}: {wish.url} cannot be watched: {errors[0].message}")
+
+
+def _json(body: bytes, where: str) -> Any:
+    if len(body) > _MOST_BYTES:
+        raise ListingError(f"{where} is larger than {_MOST_BYTES // 2**20} MiB")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ListingError(f"{where} is not JSON that can be read") from error
+
+
+def _of_json(found: Any, where: str) -> Moved:
+    if "monitorList" in found:
+        return _moved([_monitor(each) for each in _dicts(found["monitorList"])], where)
+    if "watching" in found:
+        return _of_changedetection({"url-watches.json": found}, where)
+    raise ListingError(f"{where} is neither a backup of Uptime Kuma nor one of changedetection.io")
+
+
+def _moved(found: Iterable[Watched | str], where: str) -> Moved:
+    """Return what can be watched; a text says why something cannot."""
+    from proxyd.core.language.syntax.value_checks import address_problem, plain_address
+
+    watched, notes = [], []
+    for each in found:
+        if isinstance(each, str):
+            notes.append(f"{where}: left out: {each}")
+        elif re.match("(tcp|tls)://", each.wish.url):
+            watched.append(each)
+        elif address_problem(url := plain_address(each.wish.url)) is not None:
+            notes.append(f"{where}: left out: {each.wish.name or 'one'}, whose address cannot be watched")
+        else:
+            watched.append(replace(each, wish=replace(each.wish, url=url)))
+    if not watched:
+        raise ListingError("\n".join([*notes[:20], f"{where} holds nothing that proxyd can watch"]))
+    return Moved(watched, tuple(notes))
+
+
+def _dicts(found: object) -> list[dict[str, Any]]:
+    each = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+    return [one for one in each if isinstance(one, dict)]
+
+
+def _texts(found: object) -> list[str]:
+    if isinstance(found, str):
+        return [found] * bool(found.strip())
+    return [each.strip() for each in found if isinstance(each, str) and each.strip()] if isinstance(found, list) else []
+
+
+# -- changedetection.io
+
+
+def _files_of_backup(path: Path) -> dict[str, Any]:
+    """Return the settings, watches and tags of a backup, by the names of their files."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            wanted = [
+                each
+                for each in archive.infolist()
+                if Path(each.filename).name in {*_SETTINGS, "watch.json", "tag.json"}
+            ]
+            found = {}
+            for each in wanted:
+                with archive.open(each) as member:
+                    found[each.filename] = _json(member.read(_MOST_BYTES + 1), f"{path}: {each.filename}")
+            return found
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise ListingError(f"{path} is a damaged archive, or no backup of changedetection.io") from error
+
+
+def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
+    """Take the watches of a backup: since version 0.50 each has a file of its own, before all were in one."""
+    watches, tags = list[dict[str, Any]](), dict[str, str]()
+    for name, found in files.items():
+        if not isinstance(found, dict):
+            continue
+        if Path(name).name == "watch.json":
+            watches.append(found)
+        elif Path(name).name == "tag.json":
+            tags[Path(name).parent.name] = str(found.get("title", ""))
+        else:
+            watches += _dicts(found.get("watching"))
+            kept = found.get("settings", {}).get("application", {}).get("tags", {})
+            tags |= {uuid: str(tag.get("title", "")) for uuid, tag in kept.items() if isinstance(tag, dict)}
+    watches.sort(key=lambda each: str(each.get("date_created", "")))
+    moved = _moved((_page_of(each, tags) for each in watches), where)
+    told = any(each.get("notification_urls") for each in [*watches, *_dicts(_applications(files))])
+    said = f"{where}: its notification addresses are not taken over: add TELL CHANNEL, or take --to"
+    return replace(moved, notes=(*moved.notes, *[said] * told))
+
+
+def _applications(files: Mapping[str, Any]) -> list[object]:
+    settings = [files[name].get("settings", {}) for name in _SETTINGS if isinstance(files.get(name), dict)]
+    return [each.get("application") for each in settings if isinstance(each, dict)]
+
+
+def _page_of(watch: Mapping[str, Any], tags: Mapping[str, str]) -> Watched:
+    from proxyd.core.language.watch_wishes import WatchOptions, WatchWish
+
+    filters, triggers = _texts(watch.get("include_filters")), _texts(watch.get("trigger_text"))
+    is_price = watch.get("processor") == "restock_diff"
+    reader, selector = ("CSS", "") if is_price or not filters else _selector(filters[0])
+    words = tuple(each for each in triggers if not each.startswith("/")) if not is_price else ()
+    ignored = tuple(map(_pattern, _texts(watch.get("ignore_text")))) if not is_price else ()
+    folders = [tags.get(each, "") for each in _texts(watch.get("tags"))] + [str(watch.get("tag") or "")]
+    headers = watch.get("headers")
+    options = WatchOptions(
+        profile=next(filter(None, folders), ""),
+        needs_browser="webdriver" in str(watch.get("fetch_backend")),
+        headers=tuple((str(name), str(value)) for name, value in headers.items()) if isinstance(headers, dict) else (),
+        ignored=() if selector else ignored,
+    )
+    left_out = {
+        "it is paused there": watch.get("paused"),
+        "its method or body": watch.get("method", "GET") != "GET" or watch.get("body"),
+        f"the selector {filters[0]!r}" if filters else "": bool(filters) and not is_price and not selector,
+        f"selectors but {filters[0]!r}" if filters else "": len(filters) > 1 and not is_price,
+        "what is removed from the page": watch.get("subtractive_selectors"),
+        "ignored text": ignored and selector,
+        "patterns that trigger": any(each.startswith("/") for each in triggers),
+        "text that must not be there": watch.get("text_should_not_be_present"),
+        "conditions": watch.get("conditions"),
+        "browser steps": watch.get("browser_steps"),
+    }
+    wish = WatchWish(
+        str(watch.get("url", "")).removeprefix("source:"),
+        page_class="PRICE" if is_price else "" if selector else "PAGE",
+        name=str(watch.get("title") or watch.get("page_title") or "") or None,
+        words=words,
+        selector=selector,
+        reader=reader,
+        options=options,
+    )
+    return Watched(wish, tuple(name for name, is_there in left_out.items() if is_there))
+
+
+def _selector(written: str) -> tuple[str, str]:
+    """Return how a filter of changedetection.io reads a page; an empty selector if proxyd has no such reader.
+
+    >>> _selector("xpath://ul"), _selector("json:$.a"), _selector("#main"), _selector("jq:.a")
+    (('XPATH', '//ul'), ('JSON', '$.a'), ('CSS', '#main'), ('CSS', ''))
+    """
+    if written.startswith("/"):
+        return "XPATH", written
+    for prefix, reader in (("xpath:", "XPATH"), ("xpath1:", "XPATH"), ("json:", "JSON")):
+        if written.startswith(prefix):
+            return reader, written.removeprefix(prefix)
+    return "CSS", "" if re.match("jq(raw)?:", written) else written
+
+
+def _pattern(written: str) -> str:
+    """Return a text to ignore as the language writes it; a pattern may have flags behind its slash.
+
+    >>> _pattern("/views/i"), _pattern("/a/"), _pattern("updated")
+    ('/(?i)views/', '/a/', 'updated')
+    """
+    found = re.fullmatch(r"/(.+)/([a-z]*)", written)
+    flags = "" if found is None else "".join(flag for flag in found[2] if flag in "ims")
+    return written if found is None else f"/{f'(?{flags})' if flags else ''}{found[1]}/"
+
+
+# -- urlwatch and webchanges
+
+
+def _jobs(path: Path) -> Iterator[Watched | str]:
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigError([f"{path}: to read YAML, install proxyd[moving]"]) from None
+    body = path.read_bytes()
+    if len(body) > _MOST_BYTES:
+        raise ListingError(f"{path} is larger than {_MOST_BYTES // 2**20} MiB")
+    try:
+        jobs = list(yaml.safe_load_all(body))
+    except yaml.YAMLError as error:
+        raise ListingError(f"{path} is not YAML that can be read") from error
+    for job in jobs:
+        if isinstance(job, dict):
+            yield _job(job)
+
+
+def _job(job: Mapping[str, Any]) -> Watched | str:
+    from proxyd.core.language.watch_wishes import WatchOptions, WatchWish
+
+    name = str(job.get("name") or "")
+    url = job.get("navigate") or job.get("url")
+    if not isinstance(url, str):
+        return f"{name or 'a job'}, which is no address"
+    reader, selector, ignored, left_out = "CSS", "", list[str](), list[str]()
+    for kind, value in _filters(job.get("filter", job.get("filters"))):
+        if kind in _ELEMENTS and not selector:
+            selector = _ELEMENTS[kind].format(value)
+        elif kind in _READERS and not selector:
+            reader, selector = _READERS[kind], value
+        elif kind in _LINES:
+            ignored.append(f"/{value}/")
+        elif kind not in _CONVERSIONS:
+            left_out.append(f"the filter {kind}")
+    if selector and ignored:
+        left_out.append("lines that are removed")
+    left_out += ["it is off there"] * (job.get("enabled") is False)
+    left_out += [str(key) for key in job if key not in _OF_JOBS]
+    headers = job.get("headers")
+    options = WatchOptions(
+        needs_browser="navigate" in job or bool(job.get("use_browser")),
+        headers=tuple((str(name), str(value)) for name, value in headers.items()) if isinstance(headers, dict) else (),
+        ignored=() if selector else tuple(ignored),
+    )
+    page_class = "" if selector else "PAGE"
+    wish = WatchWish(url, page_class, name or None, selector=selector, reader=reader, options=options)
+    return Watched(wish, tuple(left_out))
+
+
+def _filters(found: object) -> Iterator[tuple[str, str]]:
+    """Yield the name of each filter with its main value; they are a list, a text such as ``css:#a,strip``, or one."""
+    if isinstance(found, str):
+        found = found.split(",")
+    for each in found if isinstance(found, list) else [found]:
+        if isinstance(each, str):
+            kind, _, value = each.partition(":")
+            yield kind.strip(), value
+        for kind, value in each.items() if isinstance(each, dict) else ():
+            first = next(iter(value.values()), "") if isinstance(value, dict) else value
+            yield str(kind), "" if first is None else str(first)
+
+
+# -- Uptime Kuma, reader
+
+
+def _monitor(monitor: Mapping[str, Any]) -> Watched | str:
+    from proxyd.core.language.watch_wishes import WatchOptions, WatchWish
+
+    kind, name = str(monitor.get("type")), str(monitor.get("name") or "")
+    if kind == "port":
+        url = f"tcp://{monitor.get('hostname')}:{monitor.get('port')}"
+    elif kind in {"http", "keyword"}:
+        url = str(monitor.get("url"))
+    else:
+        return f"{name or 'a monitor'}, which is of the kind {kind}"
+    left_out = {
+        "it is paused there": monitor.get("active") in {False},
+        "that it is to be down": monitor.get("upsideDown"),
+        "its method or body": monitor.get("method", "GET") != "GET" or monitor.get("body"),
+        "its headers": monitor.get("headers"),
+        "how it signs in": monitor.get("authMethod") or monitor.get("basic_auth_user"),
+    }
+    holding = str(monitor.get("keyword") or "") if kind == "keyword" and not monitor.get("invertKeyword") else ""
+    wish = WatchWish(url, "SITE", name or None, options=WatchOptions(holding=holding))
+    return Watched(wish, tuple(name for name, is_there in left_out.items() if is_there))
+
+
+def _feeds_of_reader(path: Path) -> SourceList:
+    from proxyd.core.language import read_listed
+
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            if opened.execute("PRAGMA application_id").fetchone()[0] != _READER:
+                raise ListingError(f"{path} is no database of reader")
+            rows = opened.execute("SELECT url, coalesce(user_title, title, '') FROM feeds ORDER BY added").fetchall()
+    except sqlite3.Error as error:
+        raise ListingError(f"{path} cannot be read: {error}") from error
+    return read_listed([(number, title, url, "") for number, (url, title) in enumerate(rows, 1)], str(path))

@@ -1,0 +1,172 @@
+"""What other programs keep becomes sources: of files that they wrote, or that are written as their documents say."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import sys
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from proxyd.cli.main import main
+
+EXPORTS = Path(__file__).parent / "exports"
+Import = Callable[..., tuple[int, str, list[str]]]
+
+
+@pytest.fixture
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Import:
+    """Return how an import ended, the profile without layout, and what was said of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles").mkdir()
+
+    def run(file: Path, *options: str) -> tuple[int, str, list[str]]:
+        code = main(["import", str(file), "--out", "profiles/moved.profile", *options])
+        said = capsys.readouterr()
+        out = tmp_path / "profiles/moved.profile"
+        text = re.sub(r"\s+", " ", out.read_text(encoding="utf-8")) if out.exists() else ""
+        return code, text, [*said.out.splitlines(), *said.err.splitlines()]
+
+    return run
+
+
+def test_the_pages_of_a_backup_of_changedetection_io_are_watched_as_there(imported: Import) -> None:
+    code, text, (counts, *notes) = imported(EXPORTS / "changedetection.zip", "--to", "me@example.org")
+    assert (code, counts) == (0, "7 new sources in profiles/moved.profile, 0 already there, 4 left out in part")
+    for statement in (
+        "WATCH 'https://shop.example.org/terms' OF PAGE INTO \"legal\" AS \"Terms\" TELL MAIL 'me@example.org';",
+        "CLASS::VALUE( value:String FROM CSS '#hours');",
+        "WHERE value ILIKE '%closed%' TELL MAIL 'me@example.org';",
+        "CLASS::VALUE( value:String FROM XPATH '//ul[@id=''jobs'']');",
+        "HEADER 'Accept-Language' 'de' FETCH BROWSER;",
+        "CLASS::VALUE( value:String FROM JSON '$.status');",
+        'WATCH \'https://shop.example.org/lamp\' OF PRICE INTO "shopping" AS "Lamp"',
+    ):
+        assert statement in text
+    assert notes == [
+        "Opening hours: not taken over: ignored text",
+        "Jobs: not taken over: what is removed from the page",
+        "Old: not taken over: it is paused there, its method or body",
+        "news.example.org: not taken over: selectors but 'h1'",
+    ]
+    again = imported(EXPORTS / "changedetection.zip", "--to", "me@example.org")
+    assert again[:2] == (0, text)
+    assert again[2][0] == "0 new sources, 7 already there, 0 left out in part"
+
+
+def test_a_backup_of_an_older_changedetection_io_has_its_watches_in_one_file(imported: Import, tmp_path: Path) -> None:
+    tags = {"application": {"tags": {"u": {"title": "legal"}}, "notification_urls": ["tgram://a/b"]}}
+    watch = {"url": "https://example.org/a", "tags": ["u"], "ignore_text": ["/Views: \\d+/i"], "title": "A"}
+    kept = {"watching": {"w": watch | {"notification_urls": ["mailto://a"]}}, "settings": tags}
+    with zipfile.ZipFile(tmp_path / "old.zip", "w") as archive:
+        archive.writestr("url-watches.json", json.dumps(kept))
+    _, text, (_, note) = imported(tmp_path / "old.zip")
+    assert text.strip() == ("WATCH 'https://example.org/a' OF PAGE IGNORE '/(?i)Views: \\d+/' INTO \"legal\" AS \"A\";")
+    assert note.endswith("its notification addresses are not taken over: add TELL CHANNEL, or take --to")
+
+
+@pytest.mark.parametrize(
+    ("file", "counts", "statements", "notes"),
+    [
+        (
+            "urlwatch.yaml",
+            "5 new sources",
+            ["FROM CSS '#hours'", 'FETCH BROWSER AS "Jobs"', "FROM XPATH '//ul[@id=''jobs'']'", "FROM CSS '#main'"],
+            [
+                "left out: Disk, which is no address",
+                "Jobs: not taken over: lines that are removed",
+                "Views: not taken over: the filter shellpipe",
+                "Post: not taken over: data",
+            ],
+        ),
+        (
+            "webchanges.yaml",
+            "4 new sources",
+            ["FROM CSS 'ul#jobs'", 'FETCH BROWSER AS "Jobs"', "FROM JSON '$.status'"],
+            ["Jobs: not taken over: lines that are removed", "example.org: not taken over: it is off there"],
+        ),
+        (
+            "uptime-kuma.json",
+            "4 new sources",
+            [
+                "WATCH 'https://shop.example.org' OF SITE AS \"Shop\";",
+                "WATCH 'https://blog.example.org/' OF SITE HOLDING 'Welcome' AS \"Blog\";",
+                "WATCH 'tcp://db.example.org:5432' OF SITE AS \"Database\";",
+            ],
+            [
+                "left out: Router, which is of the kind ping",
+                "Database: not taken over: it is paused there",
+                "API: not taken over: its method or body, its headers",
+            ],
+        ),
+        (
+            "newsboat.txt",
+            "2 new sources",
+            ['CREATE PROFILE "news"', 'CREATE SOURCE "My A" OF "news".ARTICLE'],
+            ["query"],
+        ),
+        ("freshrss.opml", "2 new sources", ['CREATE SOURCE "CPython" OF "Releases".ARTICLE'], []),
+        ("miniflux.opml", "2 new sources", ['CREATE SOURCE "CPython" OF "Releases".ARTICLE'], []),
+    ],
+    ids=["urlwatch", "webchanges", "Uptime Kuma", "newsboat", "FreshRSS", "Miniflux"],
+)
+def test_what_a_program_keeps_is_taken_over_and_the_rest_is_named(
+    imported: Import, file: str, counts: str, statements: list[str], notes: list[str]
+) -> None:
+    code, text, said = imported(EXPORTS / file)
+    assert (code, said[0].partition(" in ")[0]) == (0, counts)
+    assert [each for each in statements if each not in text] == []
+    assert len(said) - 1 == len(notes)
+    assert all(note in line for note, line in zip(notes, said[1:], strict=True))
+
+
+def test_the_feeds_of_a_database_of_reader_are_taken_over(imported: Import, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "db.sqlite")) as connection:
+        connection.executescript((EXPORTS / "reader.sql").read_text(encoding="utf-8"))
+    code, text, said = imported(tmp_path / "db.sqlite")
+    assert (code, said[0].partition(" in ")[0]) == (0, "3 new sources")
+    assert 'CREATE SOURCE "My A" OF "Imported".ARTICLE AT \'https://a.example.org/feed\';' in text
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.executescript("CREATE TABLE feeds (url)")
+    assert (imported(tmp_path / "other.db")[0], "no database of reader" in imported(tmp_path / "other.db")[2][0]) == (
+        1,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("a.zip", b"PK\x03\x04 cut off", "is a damaged archive"),
+        ("a.json", b'{"monitorList": [{"type": "ping", "name": "Router"}]}', "holds nothing that proxyd can watch"),
+        ("a.json", b'{"other": 1}', "is neither a backup of Uptime Kuma nor one of changedetection.io"),
+        ("a.json", b'{"watching": ', "is not JSON that can be read"),
+        ("a.yaml", b"name: [", "is not YAML that can be read"),
+        ("a.yaml", b"name: a\nurl: ftp://example.org/\n", "a, whose address cannot be watched"),
+        ("a.yaml", b"x" * (8 * 2**20 + 1), "is larger than 8 MiB"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_writes_nothing(
+    imported: Import, tmp_path: Path, name: str, body: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(body)
+    code, text, lines = imported(tmp_path / name)
+    assert (code, text, said in "\n".join(lines)) == (1, "", True)
+
+
+def test_a_selector_that_cannot_be_read_is_left_out_and_its_page_watched(imported: Import, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("name: A\nurl: https://example.org/\nfilter: [{xpath: '//a['}]\n")
+    code, text, said = imported(tmp_path / "a.yaml")
+    assert (code, text.strip()) == (0, "WATCH 'https://example.org/' OF PAGE AS \"A\";")
+    assert said[1] == "A: not taken over: the selector '//a['"
+
+
+def test_without_a_reader_of_yaml_it_says_what_to_install(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    code, _, said = imported(EXPORTS / "urlwatch.yaml")
+    assert (code, said[0].endswith("to read YAML, install proxyd[moving]")) == (1, True)
