@@ -142,3 +142,15 @@ def test_no_line_of_prose_is_wider_than_120_characters() -> None:
         lines = enumerate(prose.splitlines(), start=1)
         wide += [f"{path.name}:{n}" for n, line in lines if len(line) > 120 and not line.startswith(("|", "!["))]
     assert wide == []
+
+
+def test_the_comparison_in_five_rows_has_the_figures_of_the_whole_one() -> None:
+    (table,) = re.findall(
+        r"((?:^\|.*\n)+)", read("README.md").partition("## Beside others")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    heading, _, *rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+    measured = read("docs/comparison.md")
+    assert len(rows) == 5
+    for program, *cells in zip(*[heading, *rows], strict=True):
+        of_program = "".join(line for line in measured.splitlines() if line.startswith(f"| {program} |"))
+        assert program == "" or [cell for cell in cells if not re.search(rf"[ |]{cell}[ |]", of_program)] == [], program
