@@ -24,7 +24,16 @@ is_main() { test "$(git rev-parse --abbrev-ref HEAD)" = main; }
 is_new() { ! git rev-parse --quiet --verify "refs/tags/v$version" > /dev/null; }
 is_version() { test "$("$bin/python" -c 'import proxyd; print(proxyd.__version__)')" = "$version"; }
 is_in_changes() { grep -q "^## $version - $(date +%Y)-" docs/CHANGELOG.md; }
-is_in_files() { grep -q "version=\"$version\"" deploy/Dockerfile && grep -q "appVersion: \"*$version" deploy/helm/proxyd/Chart.yaml; }
+is_in_files() {
+    for file in deploy/Dockerfile deploy/browser/Dockerfile; do
+        grep -q "version=\"$version\"" "$file" || return 1
+    done
+    grep -q "appVersion: \"*$version" deploy/helm/proxyd/Chart.yaml
+}
+is_recorded() {  # by `python -m tests.upgrades.record FILE`: later versions are tested with it
+    newest=$(ls migrations/versions | sed -n 's/^\([0-9][0-9]*\)_.*/\1/p' | tail -1)
+    grep -q "\"alembic_version\" VALUES('$newest')" "tests/upgrades/${version%.*}.sql"
+}
 is_same_wheel() {
     for folder in one two; do make --silent wheel DIST="$work/$folder"; done
     cmp "$work"/one/*.whl "$work"/two/*.whl
@@ -40,8 +49,9 @@ check "nothing is uncommitted" is_clean
 check "this is main" is_main
 check "there is no tag v$version" is_new
 check "proxyd is of version $version" is_version
-check "image and chart are of version $version" is_in_files
+check "images and chart are of version $version" is_in_files
 check "docs/CHANGELOG.md has a dated part for it" is_in_changes
+check "tests/upgrades has data that it wrote" is_recorded
 test "$failed" = 0 || { echo "not released"; exit 1; }  # before what takes long
 check "no locked package has a known fault" make --silent audit
 check "docs/licences.md is current" is_current licences docs/licences.md

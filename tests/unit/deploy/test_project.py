@@ -76,6 +76,11 @@ def project(tmp_path: Path) -> Path:
     (folder / "docs").mkdir()
     (folder / "proxyd/__init__.py").write_text(f'__version__ = "{__version__}"\n')
     (folder / "docs/licences.md").write_text("all\n")
+    (folder / "migrations/versions").mkdir(parents=True)
+    (folder / "migrations/versions/0007_more.py").touch()
+    (folder / "tests/upgrades").mkdir(parents=True)
+    written = "INSERT INTO \"alembic_version\" VALUES('0007');\n"
+    (folder / f"tests/upgrades/{__version__.rpartition('.')[0]}.sql").write_text(written)
     year = subprocess.run(["date", "+%Y"], capture_output=True, text=True, check=True).stdout.strip()
     (folder / "docs/CHANGELOG.md").write_text(f"## {__version__} - {year}-01-01\n")
     (folder / ".gitignore").write_text(".venv\n")
@@ -121,9 +126,15 @@ def test_nothing_is_tagged_without_a_yes(project: Path) -> None:
     [
         ("docs/CHANGELOG.md", "## Unreleased\n", "docs/CHANGELOG.md has a dated part for it"),
         ("proxyd/__init__.py", '__version__ = "0.0.9"\n', f"proxyd is of version {__version__}"),
-        ("deploy/Dockerfile", "FROM scratch\n", f"image and chart are of version {__version__}"),
+        ("migrations/versions/0008_less.py", "", "tests/upgrades has data that it wrote"),
+        ("deploy/Dockerfile", "FROM scratch\n", f"images and chart are of version {__version__}"),
     ],
-    ids=["without a part in the changes", "of another version", "with an image of another version"],
+    ids=[
+        "without a part in the changes",
+        "of another version",
+        "without data of its tables",
+        "with an image of another version",
+    ],
 )
 def test_a_commit_is_not_released(project: Path, path: str, text: str, what: str) -> None:
     (project / path).write_text(text)
