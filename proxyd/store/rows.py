@@ -20,7 +20,7 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.core.model.profile import Digest
 from proxyd.core.planning.queue.planned_source import SourceRecord
-from proxyd.core.rates.model_fit import NO_FIT, ItemGaps, ModelFit
+from proxyd.core.rates.model_fit import NO_FIT, NO_GAPS, ItemGaps, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.shown_events import texts_of, told_update
@@ -128,8 +128,9 @@ def source_state(row: Row[Any]) -> SourceState:
 
 
 def _fit(values: list[Any]) -> ModelFit:
-    gaps, *recent = values[_GAPS:]  # older rows have no recent items
-    return replace(ModelFit(*values[:_GAPS]), gaps=ItemGaps(*gaps), recent=bytes.fromhex("".join(recent)))
+    added = dict(zip(_FIT_FIELDS[_GAPS:], values[_GAPS:], strict=False))  # rows of 0.1 have no gaps nor recent items
+    recent = bytes.fromhex(added.get("recent", ""))
+    return replace(ModelFit(*values[:_GAPS]), gaps=ItemGaps(*added.get("gaps", NO_GAPS)), recent=recent)
 
 
 def account(row: Row[Any]) -> Calibration:
