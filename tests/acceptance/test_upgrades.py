@@ -42,10 +42,12 @@ def of_0_1(w: World) -> dict[str, list[str]]:
     addresses = {"origin": f"127.0.0.1:{w.origin.port}", "receiver": f"127.0.0.1:{w.receiver.port}"}
     with closing(sqlite3.connect(former_file(V0_1, database, **addresses))) as connection, connection:
         since_s = time.time() - connection.execute("SELECT max(created_s) FROM notifications").fetchone()[0]
-        for column in ("first_attempt_s", "next_s"):  # it ended a moment ago
-            connection.execute(f"UPDATE outbox SET {column} = {column} + ?", (since_s,))
-        for table, column in (("notifications", "created_s"), ("items", "seen_s"), ("items", "present_s")):
-            connection.execute(f"UPDATE {table} SET {column} = {column} + ?", (since_s,))
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:  # it ended a moment ago, whenever this runs
+            for _, column, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall():
+                if column.endswith("_s"):  # a duration is less
+                    later = f"UPDATE {table} SET {column} = {column} + ? WHERE {column} > 1e9"
+                    connection.execute(later, (since_s,))
         (text,) = connection.execute("SELECT text FROM texts WHERE origin = 'file'").fetchone()
         waiting: dict[str, list[str]] = {}
         for endpoint, notification_id in connection.execute(
