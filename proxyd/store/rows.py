@@ -53,7 +53,8 @@ _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name 
 def source_row(state: SourceState, record: SourceRecord | None = None) -> dict[str, Any]:
     """Return a row of ``sources``; ``record`` says how the planner stands with it, if it is planned."""
     row = {name: getattr(state, name) for name in _STATE_FIELDS}
-    rate = json.dumps([state.rate.as_of_s, state.rate.events, state.rate.exposure_s])
+    in_mass = () if state.rate.in_mass is None else (state.rate.in_mass,)
+    rate = json.dumps([state.rate.as_of_s, state.rate.events, state.rate.exposure_s, *in_mass])
     fit = json.dumps([getattr(state.fit, name) for name in _FIT_FIELDS], default=bytes.hex)
     validators = {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
     health = json.dumps(state.health.values(), ensure_ascii=False)
@@ -112,8 +113,9 @@ def source_state(row: Row[Any]) -> SourceState:
     for name in ("record", *_HIDDEN):
         del values[name]
     validators, health = (values.pop("etag"), values.pop("last_modified")), values.pop("health")
-    as_of_s, events, exposure_s = json.loads(values.pop("rate"))
-    rate, fit = RateEvidence(tuple(events), tuple(exposure_s), as_of_s), json.loads(values.pop("fit"))
+    as_of_s, events, exposure_s, *in_mass = json.loads(values.pop("rate"))
+    rate = RateEvidence(tuple(events), tuple(exposure_s), as_of_s, *map(tuple, in_mass))
+    fit = json.loads(values.pop("fit"))
     for name in _OFTEN_ZERO:
         values[name] = values[name] or 0.0
     for name in _OFTEN_SAME:

@@ -18,6 +18,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.model_fit import ItemGaps, ModelFit
+from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rules.known.context import HistoryQuery, StoreQuery
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.state import (
@@ -372,9 +373,10 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
         gaps = ItemGaps(5.0, 3.0, 6.0, 1.5, 4.0)
         return ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0, gaps=gaps, recent=b"\x00\xff")
 
+    rate = RateEvidence((1.0, 2.0), (3.0, 4.0), 5.0, (0.5, 1.5))
     for name, at_s in (("a", 5.0), ("a", 7.0), ("b", 6.0), ("a", day_s + 1.0), ("a", 9 * day_s)):
         outcome = ProbeOutcome(name, OutcomeKind.CHANGED, at_s, at_s, 200)
-        state = SourceState(name, "https://s.example/", fit=fit(at_s))
+        state = SourceState(name, "https://s.example/", fit=fit(at_s), rate=rate)
         await store.record(observed(state, outcome, calibration=one))
     three = Calibration(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (9, one)]
@@ -383,6 +385,7 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
     await store.record(observed(SourceState("a", "https://s.example/"), late, calibration=one))
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
     assert (await store.load_states())["b"].fit == fit(6.0)
+    assert (await store.load_states())["b"].rate == rate
     assert await expire(store.writer, 10 * day_s, retention_s=8.5 * day_s) == 1
     assert [day for day, _ in await store.history.accounts(0.0)] == [1, 8, 9]
 
@@ -411,7 +414,10 @@ async def test_how_the_planner_stands_is_stored_with_an_observation(store: SqlSt
     interval = ("r", ("intervals", 3, 1, None, True), (1.5, 0.01, 0.02, 4, 2, (10.0, 20.0)))
     demands = (interval, ("u", ("uniform", 10.0), (30.0,)))
     record = SourceRecord(2.0, 0.01, 4.0, 0.02, (1.0, 2.0), 3.0, 2.5, 0.25, 9.0, demands)
-    shared = [FleetRecord((1.0, trust), (2.0, 3.0), (trust, 0.0), memory="Zm9v") for trust in (0.1, 0.2)]
+    shared = [
+        FleetRecord((1.0, trust), (2.0, 3.0), (trust, 0.0), memory="Zm9v", thinning=(trust, 2.0))
+        for trust in (0.1, 0.2)
+    ]
     await store.record(replace(observation(), record=record, fleet=shared[0]))
     await store.record(replace(observation(), record=record, fleet=shared[1]))
     assert await store.plan.load_sources() == {"s": record}

@@ -107,10 +107,12 @@ def _rate_line(found: Explanation) -> str:
 
 
 def _recent_lines(found: Explanation) -> list[str]:
-    factor = found.recent_factor
+    lines = ["items that came together with those of many other sources do not count in that rate"]
+    lines, factor = lines if found.leaves_out_mass else [], found.recent_factor
     if factor is None or found.gaps is not None or abs(factor - 1.0) < _LITTLE:
-        return []
-    return [f"planned by {_amount(factor, 2)} times that rate, because of what came in the last hours, days and weeks"]
+        return lines
+    because = "because of what came in the last hours, days and weeks"
+    return [*lines, f"planned by {_amount(factor, 2)} times that rate, {because}"]
 
 
 def _last_line(found: Explanation) -> str:

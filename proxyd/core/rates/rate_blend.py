@@ -58,6 +58,19 @@ def item_times(evidence: Evidence) -> ItemTimes | None:
     return None if found else ItemTimes(evidence.since_s, evidence.until_s, ())
 
 
+def leave_out(evidence: Evidence, times_s: Sequence[float]) -> Evidence:
+    """Return evidence without the items of some times.
+
+    >>> leave_out(ItemTimes(0.0, 9.0, (3.0, 7.0)), (3.0,)).times_s
+    (7.0,)
+    """
+    if not times_s or not isinstance(evidence, ItemTimes):
+        return evidence
+    gone = set(times_s)
+    kept = tuple(time_s for time_s in evidence.times_s if time_s not in gone)
+    return ItemTimes(evidence.since_s, evidence.until_s, kept)
+
+
 _SELDOM = 0.01  # how often a steady source shows a gap that is taken for a wrong date
 _FEWEST = 3  # dates that can outvote one
 _MOST_WRONG = 0.25  # share of the dates
@@ -158,12 +171,26 @@ class RateEvidence:
     events: tuple[float, ...] = _NONE  # as of ``as_of_s``, one value for each half-life
     exposure_s: tuple[float, ...] = _NONE
     as_of_s: float | None = None  # ``None`` before anything was observed
+    in_mass: tuple[float, ...] | None = None  # the part of the events that came in mass changes; ``None`` if none did
+
+    @property
+    def without_mass(self) -> RateEvidence:
+        """The evidence without the events of mass changes."""
+        if self.in_mass is None:
+            return self
+        own = tuple(max(0.0, all_ - mass) for all_, mass in zip(self.events, self.in_mass, strict=True))
+        return RateEvidence(own, self.exposure_s, self.as_of_s)
+
+    def times(self, factors: Sequence[float], as_of_s: float | None) -> RateEvidence:
+        """Return the evidence with each value times a factor of its half-life."""
+        mass = self.in_mass and _times(self.in_mass, factors)
+        return RateEvidence(_times(self.events, factors), _times(self.exposure_s, factors), as_of_s, mass)
 
     def forgotten(self, rate_per_s: float, *, events: float = 2.0) -> RateEvidence:
         """Return the evidence that is kept after a change of rate: worth ``events`` items."""
         worth = [max(n, s * rate_per_s) for n, s in zip(self.events, self.exposure_s, strict=True)]
         shares = [min(1.0, events / each) if each > 0 else 1.0 for each in worth]
-        return RateEvidence(_times(self.events, shares), _times(self.exposure_s, shares), self.as_of_s)
+        return self.times(shares, self.as_of_s)
 
 
 NO_EVIDENCE = RateEvidence()
@@ -206,8 +233,10 @@ class Blend:
         self._credit = [PRIOR_ITEMS / members] * members
         self._expected = [PRIOR_ITEMS] * members
         self._default_per_s = mean_per_s
-        self._events, self._exposure_s = [0.0] * len(half_lives_s), [0.0] * len(half_lives_s)  # of all sources
-        self._unseen: dict[float | None, float] = {}  # rates without evidence, by what their authors expect
+        # of all sources: their items, the time observed, and the items that came in mass changes
+        self._events, self._exposure_s, self._in_mass = ([0.0] * len(half_lives_s) for _ in range(3))
+        self._unseen: dict[tuple[float | None, bool], float] = {}  # rates without evidence, by what authors expect
+        self.is_thin = False  # whether mass changes are left out
 
     @property
     def credits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -227,30 +256,51 @@ class Blend:
     @property
     def mean_per_s(self) -> float:
         """The rate of a source without evidence, in items per second."""
-        return self._means_per_s()[-1]
+        return self._means_per_s(self.is_thin)[-1]
 
-    def rate_per_s(self, known: RateEvidence, now_s: float, *, expect_per_s: float | None = None) -> float:
-        """Return a source's rate; its author's ``expect_per_s`` replaces the population's mean, with less spread."""
+    @property
+    def has_mass(self) -> bool:
+        """Whether there were mass changes."""
+        return self._in_mass[-1] > 0.0
+
+    def rate_per_s(
+        self, known: RateEvidence, now_s: float, *, expect_per_s: float | None = None, thin: bool | None = None
+    ) -> float:
+        """Return a source's rate; its author's ``expect_per_s`` replaces the population's mean, with less spread.
+
+        ``thin`` says whether mass changes are left out; by default as ``is_thin`` says.
+        """
+        thin = self.is_thin if thin is None else thin
         if known is not NO_EVIDENCE:
-            return self._blend_with(known, now_s, expect_per_s)
-        if expect_per_s not in self._unseen:  # the same for all sources that nothing is known of
-            self._unseen[expect_per_s] = self._blend_with(known, now_s, expect_per_s)
-        return self._unseen[expect_per_s]
+            return self._blend_with(known, now_s, expect_per_s, thin)
+        if (expect_per_s, thin) not in self._unseen:  # the same for all sources that nothing is known of
+            self._unseen[expect_per_s, thin] = self._blend_with(known, now_s, expect_per_s, thin)
+        return self._unseen[expect_per_s, thin]
 
-    def _blend_with(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> float:
-        members = self._members(known, now_s, expect_per_s)
+    def _blend_with(self, known: RateEvidence, now_s: float, expect_per_s: float | None, thin: bool) -> float:
+        members = self._members(known, now_s, expect_per_s, thin)
         return sum(weight * member for weight, member in zip(self.weights, members, strict=True))
 
     def items_known(self, known: RateEvidence, now_s: float) -> float:
         """Return the number of items behind a rate: its uncertainty is that of a Gamma distribution of this shape."""
         if known is NO_EVIDENCE:
             return PRIOR_EVENTS
-        faded, weights = self.fade(known, now_s), self.weights[:-1]
+        faded, weights = self.evidence(known, now_s), self.weights[:-1]
         shares = sum(weights) or 1.0
         return PRIOR_EVENTS + sum(weight * found for weight, found in zip(weights, faded.events, strict=True)) / shares
 
-    def seen(self, known: RateEvidence, evidence: Evidence, *, expect_per_s: float | None = None) -> RateEvidence:
-        """Return a source's evidence after one probe; a probe over an empty or negative time adds nothing."""
+    def seen(
+        self,
+        known: RateEvidence,
+        evidence: Evidence,
+        *,
+        expect_per_s: float | None = None,
+        mass_s: Sequence[float] = (),
+    ) -> RateEvidence:
+        """Return a source's evidence after one probe; a probe over an empty or negative time adds nothing.
+
+        ``mass_s`` are the times of its items that came in mass changes.
+        """
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
             return known
@@ -260,10 +310,15 @@ class Blend:
         else:
             found = [self._count(known, evidence, gap_s, expect_per_s)] * len(self._decays)
         exposure_s = (-expm1(-decay * gap_s) / decay for decay in self._decays)
+        in_mass = faded.in_mass
+        if mass_s:
+            mass = [sum(exp(-decay * (until_s - time_s)) for time_s in mass_s) for decay in self._decays]
+            in_mass = tuple(map(sum, zip(in_mass or (0.0,) * len(mass), mass, strict=True)))
         return RateEvidence(
             tuple(map(sum, zip(faded.events, found, strict=True))),
             tuple(map(sum, zip(faded.exposure_s, exposure_s, strict=True))),
             until_s if known.as_of_s is None else max(known.as_of_s, until_s),
+            in_mass,
         )
 
     def weigh(self, known: RateEvidence, evidence: Evidence) -> None:
@@ -272,7 +327,7 @@ class Blend:
         if gap_s <= 0:
             return
         found = float(len(evidence.times_s)) if isinstance(evidence, ItemTimes) else self._count(known, evidence, gap_s)
-        weights, members = self.weights, self._members(known, evidence.since_s, None)
+        weights, members = self.weights, self._members(known, evidence.since_s, None, self.is_thin)
         self._unseen = {}
         share = found / max(sum(map(float.__mul__, weights, members)), 1e-300)
         forget = exp(-found / MEMORY_ITEMS)
@@ -283,28 +338,34 @@ class Blend:
     def replace(self, old: RateEvidence, new: RateEvidence) -> None:
         """Replace one source's evidence in that of the population."""
         self._unseen = {}
-        for sums, was, now in (
-            (self._events, old.events, new.events),
-            (self._exposure_s, old.exposure_s, new.exposure_s),
-        ):
+        changed = [(self._events, old.events, new.events), (self._exposure_s, old.exposure_s, new.exposure_s)]
+        if old.in_mass or new.in_mass:
+            none = (0.0,) * len(self._in_mass)
+            changed.append((self._in_mass, old.in_mass or none, new.in_mass or none))
+        for sums, was, now in changed:
             sums[:] = [max(0.0, total + after - before) for total, before, after in zip(sums, was, now, strict=True)]
 
-    def _means_per_s(self) -> list[float]:
+    def _means_per_s(self, thin: bool) -> list[float]:
         """Return the mean rate of all sources by each half-life: events over exposure, from a prior."""
         exposure_s = (seconds + PRIOR_EVENTS / self._default_per_s for seconds in self._exposure_s)
-        return [(events + PRIOR_EVENTS) / seconds for events, seconds in zip(self._events, exposure_s, strict=True)]
+        own = (max(0.0, all_ - mass) for all_, mass in zip(self._events, self._in_mass, strict=True))
+        counted = own if thin else self._events
+        return [(events + PRIOR_EVENTS) / seconds for events, seconds in zip(counted, exposure_s, strict=True)]
+
+    def evidence(self, known: RateEvidence, now_s: float) -> RateEvidence:
+        """Return the evidence that counts, discounted to a time that is not before its own."""
+        return self.fade(known.without_mass if self.is_thin else known, now_s)
 
     def fade(self, known: RateEvidence, now_s: float) -> RateEvidence:
         """Return evidence discounted to a time that is not before its own."""
         if known.as_of_s is None or now_s <= known.as_of_s:
             return known
-        weights = [exp(-decay * (now_s - known.as_of_s)) for decay in self._decays]
-        return RateEvidence(_times(known.events, weights), _times(known.exposure_s, weights), now_s)
+        return known.times([exp(-decay * (now_s - known.as_of_s)) for decay in self._decays], now_s)
 
-    def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> list[float]:
+    def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None, thin: bool) -> list[float]:
         """Return the rates by each half-life and by the population's mean."""
-        faded, is_expected = self.fade(known, now_s), expect_per_s is not None
-        means = [expect_per_s or mean_per_s for mean_per_s in self._means_per_s()]
+        faded, is_expected = self.fade(known.without_mass if thin else known, now_s), expect_per_s is not None
+        means = [expect_per_s or mean_per_s for mean_per_s in self._means_per_s(thin)]
         members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
         return [*members, means[-1]]
 
@@ -342,6 +403,7 @@ _HEAVIEST = 30.0  # the most that an item of a slow source counts in comparison 
 _FEWEST_ITEMS = 200.0  # before which nothing is corrected
 _MARGIN = 0.005  # the part of the delay that a correction must save before it is used
 _SIGMAS_TO_USE, _SIGMAS_TO_KEEP = 2.0, 1.0  # and how many standard deviations that must be
+_SAVED = 12  # numbers of ``SavedDelay``
 _DAY_S = 86400.0  # after which the weights are fitted again; what comes together mostly comes within one
 
 
@@ -416,16 +478,93 @@ def traits_of(recent: tuple[Sequence[float], Sequence[float]], rate: RateEvidenc
     return traits([items], [[per_s * each_s for each_s in passed_s]])
 
 
-class ShortMemory:
-    """The weights of the traits, which all sources of a fleet share, and whether they are used.
+class SavedDelay:
+    """Whether other rates than the usual ones save delay, from what probes found.
 
     Notes
     -----
     At one price of a probe, sources of rate r are probed each ``1 / sqrt(r)``. So n items that come in a time T wait
     ``n / sqrt(r)`` together, and ``T sqrt(r)`` probes are made, in units of the price. The sum of both is least, on
-    average, if r is the true rate, and it is convex in the logarithm of r: the weights minimise it. At equal numbers of
-    probes, delays are as the product of both sums. Likelihoods instead of these sums, which believe bursts too readily,
-    cost a tenth of the delay where items come in batches. Source: ``docs/decisions/update-rates.md``.
+    average, if r is the true rate, and it is convex in the logarithm of r. At equal numbers of probes, delays are as
+    the product of both sums. Likelihoods instead of these sums, which believe bursts too readily, cost a tenth of the
+    delay where items come in batches. Source: ``docs/decisions/update-rates.md``.
+
+    Examples
+    --------
+    >>> saved, rng = SavedDelay(), np.random.default_rng(1)
+    >>> for day in range(40):
+    ...     _ = saved.begin_day(day * 86400.0)
+    ...     for rate in (1.0, 25.0):
+    ...         found = float(rng.poisson(rate))
+    ...         _ = saved.note(found, (found, 1.0), (found / rate**0.5, rate**0.5))
+    >>> saved.begin_day(40 * 86400.0), saved.is_used, 0.2 < saved.share < 0.5
+    (True, True, True)
+    """
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(4)  # the waits and the probes by the usual rates, and by the others
+        self._today = np.zeros(4)  # the same of the present day
+        # the items, the variance of what is saved, the number of the day, and whether the others are used
+        self._items, self._squares, self._day, self._used = 0.0, 0.0, 0.0, 0.0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the other rates have saved delay."""
+        return self._used > 0
+
+    @property
+    def share(self) -> float:
+        """The part of the delay that the others would have saved at equal probes; less than 0 if they cost some."""
+        waits, probes, other_waits, other_probes = self._sums.tolist()
+        return 1.0 - other_waits * other_probes / max(waits * probes, 1e-300)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of ``share``, by how days differ."""
+        return sqrt(self._squares) / max(float(self._sums[1]), 1e-300)
+
+    def begin_day(self, at_s: float) -> bool:
+        """Choose at the end of a day which rates are used; return whether ``at_s`` is in another day."""
+        if at_s // _DAY_S == self._day:
+            return False
+        self._day = at_s // _DAY_S
+        self._sums += self._today
+        waits, probes, other_waits, other_probes = (self._today / np.maximum(self._sums, 1e-300)).tolist()
+        # by which the day changed the logarithm of the product of both sums
+        self._squares += (float(self._sums[1]) * (other_waits + other_probes - waits - probes)) ** 2
+        self._today[:] = 0.0
+        share, deviation = self.share, self.deviation
+        if self._items < _FEWEST_ITEMS or share < _SIGMAS_TO_KEEP * deviation:
+            self._used = 0.0
+        elif share > max(_MARGIN, _SIGMAS_TO_USE * deviation):
+            self._used = 1.0
+        return True
+
+    def note(self, items: float, usual: tuple[float, float], other: tuple[float, float]) -> float:
+        """Note the waits of the items of probes, and these probes, by both rates; return what earlier ones count."""
+        fade = exp(-items / _MEMORY_ITEMS)
+        self._today += [*usual, *other]
+        self._sums *= fade
+        self._squares *= fade * fade
+        self._items = self._items * fade + items
+        return fade
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """What was noted, for ``restore``."""
+        return (*self._sums.tolist(), *self._today.tolist(), self._items, self._squares, self._day, self._used)
+
+    def restore(self, values: Sequence[float]) -> None:
+        """Take over ``values``; does nothing if they are those of another version."""
+        if len(values) == _SAVED:
+            self._sums, self._today = np.array(values[:4]), np.array(values[4:8])
+            self._items, self._squares, self._day, self._used = values[8:]
+
+
+class ShortMemory:
+    """The weights of the traits, which all sources of a fleet share, and whether they are used.
+
+    The weights minimise the sum of waits and probes of ``SavedDelay``.
 
     Examples
     --------
@@ -442,26 +581,12 @@ class ShortMemory:
         self._weights = np.zeros(TRAITS)
         self._information = _PRIOR * np.eye(TRAITS)
         self._slope = np.zeros(TRAITS)
-        self._sums = np.zeros(4)  # the waits and the probes without and with the correction
-        self._today = np.zeros(4)  # the same of the present day
-        # the items, the variance of what is saved, the number of the day, and whether the correction is used
-        self._items, self._squares, self._day, self._used = 0.0, 0.0, 0.0, 0.0
+        self.saved = SavedDelay()
 
     @property
     def is_used(self) -> bool:
         """Whether the correction has saved delay."""
-        return self._used > 0
-
-    @property
-    def saves(self) -> float:
-        """The part of the delay that the correction would have saved at equal probes; less than 0 if it costs some."""
-        waits, probes, corrected_waits, corrected_probes = self._sums.tolist()
-        return 1.0 - corrected_waits * corrected_probes / max(waits * probes, 1e-300)
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of ``saves``, by how days differ."""
-        return sqrt(self._squares) / max(float(self._sums[1]), 1e-300)
+        return self.saved.is_used
 
     def factors(self, known: Floats) -> Floats:
         """Return the factors by which rates are corrected, of traits of shape (sources, ``TRAITS``)."""
@@ -482,53 +607,36 @@ class ShortMemory:
         at_s
             When the probes were made, in the time of the week.
         """
-        if at_s // _DAY_S != self._day:
-            self._end_day()
-            self._day = at_s // _DAY_S
+        if self.saved.begin_day(at_s):
+            self._weights += np.linalg.solve(self._information, self._slope)
+            self._slope[:] = 0.0
         found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
         counts = np.minimum(np.asarray(counts, dtype=np.float64), _HEAVIEST)
         roots = np.exp(np.clip(known @ self._weights, -_MOST, _MOST) / 2.0)
         waits, probes, items = counts * found / roots, counts * expected * roots, float(found.sum())
-        fade = exp(-items / _MEMORY_ITEMS)
-        self._today += [counts @ found, counts @ expected, waits.sum(), probes.sum()]
-        self._sums *= fade
-        self._squares *= fade * fade
-        self._items = self._items * fade + items
+        usual = float(counts @ found), float(counts @ expected)
+        fade = self.saved.note(items, usual, (float(waits.sum()), float(probes.sum())))
         self._slope += (waits - probes) @ known / 2.0
         curved = known * np.sqrt((waits + probes) / 4.0)[:, None]
         self._information *= fade
         self._information += curved.T @ curved
         self._information += (1.0 - fade) * _PRIOR * np.eye(TRAITS)
 
-    def _end_day(self) -> None:
-        """Move the weights by a step of Newton's method, and choose whether they are used."""
-        self._weights += np.linalg.solve(self._information, self._slope)
-        self._sums += self._today
-        more_waits, more_probes = self._today[2:] - self._today[:2]
-        self._squares += float(more_waits * self._sums[1] / max(self._sums[0], 1e-300) + more_probes) ** 2
-        self._slope[:], self._today[:] = 0.0, 0.0
-        saves, deviation = self.saves, self.deviation
-        if self._items < _FEWEST_ITEMS or saves < _SIGMAS_TO_KEEP * deviation:
-            self._used = 0.0
-        elif saves > max(_MARGIN, _SIGMAS_TO_USE * deviation):
-            self._used = 1.0
-
     def pack(self) -> str:
         """Return what was learned, as text."""
         rows, columns = np.triu_indices(TRAITS)
-        counters = np.array([self._items, self._squares, self._day, self._used])
-        parts = (self._weights, self._slope, self._sums, self._today, counters, self._information[rows, columns])
+        parts = (self._weights, self._slope, np.array(self.saved.values), self._information[rows, columns])
         return b64encode(np.concatenate(parts).astype("<f8").tobytes()).decode()
 
     def unpack(self, packed: str) -> None:
         """Take over what ``pack`` returned; does nothing if another version did."""
         found, (rows, columns) = b64decode(packed), np.triu_indices(TRAITS)
-        if len(found) != 8 * (2 * TRAITS + 12 + len(rows)):
+        if len(found) != 8 * (2 * TRAITS + _SAVED + len(rows)):
             return
         values = np.frombuffer(found, dtype="<f8")
-        cuts = np.cumsum([TRAITS, TRAITS, 4, 4, 4])
-        self._weights, self._slope, self._sums, self._today, counters, upper = map(np.copy, np.split(values, cuts))
-        self._items, self._squares, self._day, self._used = counters.tolist()
+        cuts = np.cumsum([TRAITS, TRAITS, _SAVED])
+        self._weights, self._slope, saved, upper = map(np.copy, np.split(values, cuts))
+        self.saved.restore(saved.tolist())
         self._information[rows, columns] = self._information[columns, rows] = upper
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
@@ -14,6 +15,9 @@ from proxyd.core.rates.week_shapes import dispersion_of
 
 TOGETHER_S = 2 * 3600.0  # items that come within this time came together
 FRESH_S = 86400.0  # an older item says nothing about the siblings
+FEWEST_IN_MASS = 6.0  # sources of a mass change
+_MASS = 4.0  # and how many times the expected sources
+_MOST_TIMES = 1000  # of which it is remembered how many sources changed
 MOST_CHANGES = 100_000  # number of changes remembered, of all sources
 _LARGEST = 200  # a time in which more sources changed does not tell which belong together
 _BLOCK = 1_000_000  # pairs that are counted together: all at once would take too much memory
@@ -31,12 +35,51 @@ Siblings: TypeAlias = Mapping[str, tuple[tuple[str, float], ...]]
 """By source its siblings, each with the probability that it changed too, beyond chance."""
 
 
+def most_at_once(expected: float) -> float:
+    """Return how many sources change in ``TOGETHER_S`` before it is a mass change, where ``expected`` are.
+
+    >>> most_at_once(0.1), most_at_once(10.0)
+    (6.0, 40.0)
+    """
+    return max(FEWEST_IN_MASS, _MASS * expected)
+
+
+def in_mass_changes(times_s: Floats, sources: Ints) -> NDArray[np.bool_]:
+    """Return which items of a history came in mass changes, shape (items,): all but those of the first sources.
+
+    Parameters
+    ----------
+    times_s, sources
+        When each item came, ascending, and of which source.
+
+    Examples
+    --------
+    >>> in_mass_changes(np.arange(8.0), np.array([0, 1, 2, 3, 4, 5, 6, 0])).tolist()
+    [False, False, False, False, False, False, True, False]
+    """
+    numbers = np.floor(times_s / TOGETHER_S).astype(np.int64)
+    pairs, first, place = np.unique(np.stack([numbers, sources]), axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")  # pairs by the time of their first items
+    _, bins, sizes = np.unique(pairs[0, order], return_inverse=True, return_counts=True)
+    part = pairs[0, order] % _WEEK
+    weeks = np.ptp(numbers) / _WEEK if len(numbers) else 0.0
+    others = np.bincount(part, minlength=_WEEK)[part] - sizes[bins]  # in the same part of other weeks
+    by_bin = np.argsort(bins, kind="stable")
+    rank = np.empty(len(bins))
+    rank[by_bin] = np.arange(len(bins)) - np.searchsorted(bins[by_bin], bins[by_bin])
+    late = np.zeros(len(first), dtype=np.bool_)
+    late[order] = rank >= np.maximum(FEWEST_IN_MASS, _MASS * others / max(1.0, weeks))
+    found: NDArray[np.bool_] = late[place.reshape(-1)]
+    return found
+
+
 class RecentChanges:
     """Remembers which sources changed when; keeps the newest changes of all sources."""
 
     def __init__(self) -> None:
         self._bins: deque[tuple[int, str]] = deque(maxlen=MOST_CHANGES)
         self._last: dict[str, int] = {}
+        self._sources: dict[int, int] = {}  # how many changed in the same time
 
     def note_changes(self, source_id: str, times_s: Iterable[float]) -> None:
         """Remember the times of a source's items."""
@@ -44,6 +87,21 @@ class RecentChanges:
             if number > self._last.get(source_id, -1):
                 self._bins.append((number, source_id))
                 self._last[source_id] = number
+                self._sources[number] = self._sources.get(number, 0) + 1
+        if len(self._sources) > _MOST_TIMES:
+            for number in sorted(self._sources)[: _MOST_TIMES // 2]:
+                del self._sources[number]
+
+    def is_mass(self, time_s: float, expected: float) -> bool:
+        """Whether so many sources changed about then, where ``expected`` were, that another one says little of its own.
+
+        >>> changes = RecentChanges()
+        >>> for name in "abcdef":
+        ...     changes.note_changes(name, [60.0])
+        >>> changes.is_mass(120.0, 1.0), changes.is_mass(120.0, 2.0), changes.is_mass(9000.0, 1.0)
+        (True, False, False)
+        """
+        return self._sources.get(int(time_s // TOGETHER_S), 0) >= most_at_once(expected)
 
     def snapshot(self) -> list[tuple[int, str]]:
         """Return a copy of what is remembered, for work in another thread."""
@@ -157,7 +215,6 @@ BIN_S = 1800.0  # items that come within this time may belong to one burst
 KEPT = 48  # bins in which a burst is looked for; what older ones held is known by then
 _CALM = 10.0  # weight of the assumption that items come independently, in squares of expected items
 _MOST_K = 1e6
-_PER_WEEK = round(WEEK_S / TOGETHER_S)
 _BY_CHANCE = 3.0  # so many times the changes expected at once may be coincidences
 _HELP = 0.15  # the part of its chance to be found that an item lends to each other one of its burst
 HELPS: Floats = np.concatenate([[0.0], 2.0 ** (np.arange(-24, 17) / 2)])
@@ -189,10 +246,10 @@ def together(changes: Sequence[tuple[int, object]], now_s: float) -> float:
     last = int(now_s // TOGETHER_S)
     numbers = np.fromiter((number for number, _ in changes), np.int64, len(changes))
     first = max(last - round(_LONGEST_S / TOGETHER_S), int(numbers.min(initial=last)))
-    weeks = (last - first) // _PER_WEEK
-    places = numbers - (last - weeks * _PER_WEEK)
-    counts = np.bincount(places[(places >= 0) & (numbers < last)], minlength=weeks * _PER_WEEK)
-    return dispersion_of(counts.reshape(weeks, _PER_WEEK).astype(np.float64))
+    weeks = (last - first) // _WEEK
+    places = numbers - (last - weeks * _WEEK)
+    counts = np.bincount(places[(places >= 0) & (numbers < last)], minlength=weeks * _WEEK)
+    return dispersion_of(counts.reshape(weeks, _WEEK).astype(np.float64))
 
 
 def late_share(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -> Floats:
@@ -288,8 +345,8 @@ def concentrations(
     first = max(int((now_s - _LONGEST_S) // TOGETHER_S), int(numbers.min(initial=last)))
     known = (numbers >= first) & (numbers < last)
     group, number = group_of[sources[known]], numbers[known] - first
-    passed = np.bincount((np.arange(first, last) - round(MONDAY_S / TOGETHER_S)) % _PER_WEEK, minlength=_PER_WEEK)
-    parts = shapes.reshape(len(shapes), _PER_WEEK, -1).mean(axis=2)
+    passed = np.bincount((np.arange(first, last) - round(MONDAY_S / TOGETHER_S)) % _WEEK, minlength=_WEEK)
+    parts = shapes.reshape(len(shapes), _WEEK, -1).mean(axis=2)
     rates = np.zeros((groups, len(shapes)))
     np.add.at(rates, (group_of, shape_of), rates_per_s * TOGETHER_S)
     found_in_all = np.bincount(group, minlength=groups)
@@ -298,7 +355,7 @@ def concentrations(
     # The sum of (N - E)^2 - E over all bins, from those with changes: the others contribute E^2 - E.
     places, counts = np.unique(group * (last - first + 1) + number, return_counts=True)
     at, part = places // (last - first + 1), (places % (last - first + 1) + first - round(MONDAY_S / TOGETHER_S))
-    expected = of_group[at, part % _PER_WEEK]
+    expected = of_group[at, part % _WEEK]
     squares = of_group**2 @ passed
     excess = squares - of_group @ passed
     np.add.at(excess, at, counts**2 - 2.0 * counts * expected)

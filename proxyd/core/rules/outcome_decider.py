@@ -19,7 +19,7 @@ from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.politeness.faults import Connectivity
-from proxyd.core.rates.rate_blend import Evidence
+from proxyd.core.rates.siblings import FEWEST_IN_MASS
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.context import (
     NO_CONTEXT,
@@ -38,7 +38,7 @@ from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.stages.answers import Match
 from proxyd.core.rules.stages.captures import JointCaptures
-from proxyd.core.rules.stages.events import Discovery, find_events
+from proxyd.core.rules.stages.events import Discovery, WindowEvents, find_events
 from proxyd.core.rules.stages.hints import Hints
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.payload import Announcement, outage_notices
@@ -266,9 +266,11 @@ class OutcomeDecider:
         )  # one that waits to be placed has no record yet
         outage = tuple(self._end_outage(draft.context, outcome))
         context = self._with_plan(draft.context, outcome)
+        if len(self._planner.sources) > FEWEST_IN_MASS and (mass_s := self._hints.mass_times(found.window.evidence)):
+            found = replace(found, window=replace(found.window, mass_s=mass_s))
         judged = calibrate(context, found, results.intervals)
         state = next_state(context, found, judged, draft.health, rng=self._rng)
-        week = self._learn(context, found.window.evidence, state)
+        week = self._learn(context, found.window, state)
         subscription = self._hubs.follow(outcome, found.events)
         self._known.keep_streams(results.streams)
         captured = self._captures.update(found, results.firings, draft.history, matches)
@@ -309,14 +311,16 @@ class OutcomeDecider:
         model = self._known.estimates.model(source, planned.rate_per_s, self._planner.week, outcome.finished_s)
         return replace(context, model=model, pushed_until_s=planned.pushed_until_s)
 
-    def _learn(self, context: SourceContext, evidence: Evidence | None, state: SourceState) -> WeekCounts | None:
+    def _learn(self, context: SourceContext, window: WindowEvents, state: SourceState) -> WeekCounts | None:
         """Take in a source's new state, and return the counts of its week if they changed."""
         estimates, source = self._known.estimates, context.source
         if context.is_another_page:
             estimates.weeks.pop(source.source_id, None)
         has_turned = state.fit.week_off_since_s is not None and context.state.fit.week_off_since_s is None
-        plan, before = self._planner.week, context.state
-        week = None if evidence is None else estimates.see(source, before, evidence, plan, turned=has_turned)
+        plan, before, evidence, mass_s = self._planner.week, context.state, window.evidence, window.mass_s
+        week = None
+        if evidence is not None:
+            week = estimates.see(source, before, evidence, plan, turned=has_turned, mass_s=mass_s)
         self._hints.learn(source.source_id, evidence)
         estimates.keep(state)
         return week

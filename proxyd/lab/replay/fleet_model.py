@@ -15,10 +15,12 @@ from proxyd.core.rates.rate_blend import (
     PRIOR_EVENTS,
     PRIOR_ITEMS,
     SHORT_S,
+    SavedDelay,
     ShortMemory,
     posterior_means,
     traits,
 )
+from proxyd.core.rates.siblings import in_mass_changes
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, week_hours
 from proxyd.core.rates.week_shapes import WeekShapes, WeekTrust, common_shapes, dispersion_of, factors_over_hours
 
@@ -39,6 +41,8 @@ class FleetModel:
 
     def __init__(self, sources: int, *, start_s: float) -> None:
         self.rates = FleetRates(sources)
+        self.thinned = FleetRates(sources)  # without mass changes; nothing is learned here if there are none
+        self.thinning = SavedDelay()  # whether these save delay
         self._start_s = self._week_s = start_s
         self.counts = np.zeros((sources, HOURS))  # discounted items by source and hour of the week
         self._passed = np.zeros(HOURS)
@@ -60,17 +64,24 @@ class FleetModel:
         order = np.argsort(times, kind="stable")
         order = order[times[order] > since[of_item[order]]]
         of_item, times = of_item[order], times[order]
+        own = ~in_mass_changes(times, of_item)
+        has_mass = not own.all()
         edges = np.append(np.arange(self._start_s, until_s, _DAY_S), until_s)
         cuts = np.searchsorted(times, edges, side="right")
         for day in range(len(edges) - 1):
             new = slice(0 if day == 0 else cuts[day], cuts[day + 1])
             if day % 7 == 0:
                 self.rates.refresh(edges[day])
+                self.thinned.refresh(edges[day])
             if day % _TRIED_DAYS == 0 and edges[day] > until_s - _TRIED_S:
                 self.week_shapes(edges[day])
             known = np.flatnonzero(since < edges[day + 1])
             begun, item_of = np.maximum(edges[day], since[known]), np.searchsorted(known, of_item[new])
-            self._note_recent(known, begun, edges[day + 1], item_of, times[new])
+            alone = item_of[own[new]], times[new][own[new]]
+            counted = alone if self.thinning.is_used else (item_of, times[new])
+            self._note_recent(known, begun, edges[day + 1], *counted)
+            if has_mass:
+                self._compare_rates(known, begun, edges[day + 1], *alone)
             self.observe(known, begun, edges[day + 1], item_of, times[new])
         self.rates.refresh(until_s)
 
@@ -96,24 +107,37 @@ class FleetModel:
         even = float(per_s @ (until_s - since_s))
         self.trust = self.trust.seen(factors, even=even, shaped=shaped, weight=1.0 / self.dispersion())
 
+    @property
+    def chosen(self) -> FleetRates:
+        """The rates that have saved delay: with or without mass changes."""
+        return self.thinned if self.thinning.is_used else self.rates
+
+    def _compare_rates(self, sources: Ints, since_s: Floats, until_s: float, item_of: Ints, times_s: Floats) -> None:
+        """Learn whether mass changes should be left out, from the items that did not come in them."""
+        self.thinning.begin_day(until_s)
+        found, gap_s = np.bincount(item_of, minlength=len(sources)), until_s - since_s
+        roots = (np.sqrt(rates.per_s(float(since_s.min()), sources)) for rates in (self.rates, self.thinned))
+        usual, other = ((float((found / root).sum()), float(gap_s @ root)) for root in roots)
+        self.thinning.note(float(found.sum()), usual, other)
+        self.thinned.observe(sources, since_s, until_s, item_of, times_s)
+
     def _note_recent(self, sources: Ints, since_s: Floats, until_s: float, item_of: Ints, times_s: Floats) -> None:
         """Learn what recent items say of the rates."""
-        per_s, gap_s = np.maximum(self.rates.per_s(float(since_s.min()), sources), 1e-12), until_s - since_s
+        rates = self.chosen
+        per_s, gap_s = np.maximum(rates.per_s(float(since_s.min()), sources), 1e-12), until_s - since_s
         factor = np.ones(len(sources))
         if self._learned is not None:
             hours = factors_over_hours(since_s, np.full(len(sources), until_s), self._learned.shapes)
             factor = hours[np.arange(len(sources)), self._learned.of_source[sources]] * HOUR_S / gap_s
         decay, recent = np.log(2) / np.array(SHORT_S)[:, None], self._recent[:, :, sources]
-        known = np.concatenate(
-            [recent * np.exp(-decay * gap_s / 2), self.rates.evidence(sources, until_s - gap_s / 2)], 1
-        )
-        seen = ~np.isnan(self.rates.as_of_s[sources])
+        known = np.concatenate([recent * np.exp(-decay * gap_s / 2), rates.evidence(sources, until_s - gap_s / 2)], 1)
+        seen = ~np.isnan(rates.as_of_s[sources])
         found = np.bincount(item_of, minlength=len(sources))
         self.memory.learn(
             traits(known[0].T, (known[1] * per_s).T)[seen],
             found[seen],
             (per_s * gap_s * factor)[seen],
-            np.sqrt(self.rates.mean_per_s / per_s)[seen],
+            np.sqrt(rates.mean_per_s / per_s)[seen],
             until_s,
         )
         recent = recent * np.exp(-decay * gap_s)

@@ -22,7 +22,8 @@ from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.model_fit import ItemGaps, ModelFit
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes, note_recent
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes, SavedDelay, leave_out, note_recent
+from proxyd.core.rates.siblings import in_mass_changes
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider, PlanRecord
@@ -276,10 +277,11 @@ class DeciderPolicy:
         settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
         self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
         self._planner = self._decider.planner
-        states, weeks = _states_of_history(terms)
+        fleet = _fleet_of_history(terms)
+        states, weeks = _states_of_history(terms, fleet)
         changes = sorted((at_s, str(n)) for n, times in enumerate(terms.history) for at_s in times.tolist())
         self._decider.restore(states, {}, weeks=weeks, changes=[(name, at_s) for at_s, name in changes])
-        self._decider.restore_plan(PlanRecord(fleet=_fleet_of_history(terms)))
+        self._decider.restore_plan(PlanRecord(fleet=fleet))
         declared = _declaration(terms, policy)
         self._decider.declare(declared, dict.fromkeys(declared.rules, terms.start_s), terms.start_s)
         self._day = Timer(terms, DAY_S)
@@ -346,20 +348,25 @@ def _parts(terms: Terms) -> list[str]:
 def _fleet_of_history(terms: Terms) -> FleetRecord:
     """Return what the history shows of all sources together, as if they had been probed every day."""
     model = Learner(terms).model
-    return FleetRecord(*model.rates.credits, model.trust.likelihoods, memory=model.memory.pack())
+    memory, thinning = model.memory.pack(), model.thinning.values
+    return FleetRecord(*model.chosen.credits, model.trust.likelihoods, memory=memory, thinning=thinning)
 
 
-def _states_of_history(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
+def _states_of_history(terms: Terms, fleet: FleetRecord) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
     """Return what the history shows of each source, as if it had been probed every week."""
-    states, weeks, blend = {}, {}, Blend()
+    states, weeks, blend, thinning = {}, {}, Blend(), SavedDelay()
+    thinning.restore(fleet.thinning)
+    in_mass = _mass_times(terms.history)
     known_s = np.full(terms.sources, terms.history_start_s if terms.known_from_s is None else terms.known_from_s)
     for number, (times, begun_s) in enumerate(zip(terms.history, known_s.tolist(), strict=True)):
         rate, counts, recent = NO_EVIDENCE, WeekCounts.begun(begun_s), b""
         for since_s, until_s in pairwise([*np.arange(begun_s, terms.start_s, WEEK_S).tolist(), terms.start_s]):
-            evidence = ItemTimes(since_s, until_s, tuple(times[(times > since_s) & (times <= until_s)].tolist()))
-            rate = blend.seen(rate, evidence)
-            counts = counts.seen(evidence)
-            recent = note_recent(recent, until_s - since_s, evidence, len(evidence.times_s), 1.0, 1.0)
+            found = tuple(times[(times > since_s) & (times <= until_s)].tolist())
+            mass_s, evidence = tuple(in_mass[number].intersection(found)), ItemTimes(since_s, until_s, found)
+            rate = blend.seen(rate, evidence, mass_s=mass_s)
+            counted = leave_out(evidence, mass_s) if thinning.is_used else evidence
+            counts = counts.seen(counted)
+            recent = note_recent(recent, until_s - since_s, counted, 0.0, 1.0, 1.0)
         name = str(number)
         states[name] = SourceState(
             *(name, f"https://example/{name}"),
@@ -370,6 +377,15 @@ def _states_of_history(terms: Terms) -> tuple[dict[str, SourceState], dict[str, 
         )
         weeks[name] = counts
     return states, weeks
+
+
+def _mass_times(history: Sequence[Floats]) -> list[set[float]]:
+    """Return of each source the times of its items that came in mass changes."""
+    sources = np.repeat(np.arange(len(history)), [len(times) for times in history])
+    times_s = np.concatenate([np.zeros(0), *history])
+    order = np.argsort(times_s, kind="stable")
+    late = order[in_mass_changes(times_s[order], sources[order])]
+    return [set(times_s[late[sources[late] == source]].tolist()) for source in range(len(history))]
 
 
 _CLAIRVOYANT = "clairvoyant"

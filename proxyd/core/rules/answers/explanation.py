@@ -172,6 +172,7 @@ class Explanation:
     week: tuple[float, ...] = ()  # factors of the rate by hour of the week in UTC, once the week is planned
     gaps: ItemGaps | None = None  # if it is planned by the age of its newest item, not by its week
     recent_factor: float | None = None  # by which recent items correct its rate until the next probe, if they do
+    leaves_out_mass: bool = False  # whether its rate leaves out items that came in mass changes
     misfit: Misfit | None = None
     rate_range_per_day: tuple[float, float] = (0.0, inf)  # the range in which the rate lies in four of five cases
     # ``policies``, ``intervals``, ``counted``: by rule: its policy, the start and end of the interval that it expects
@@ -306,6 +307,7 @@ class Explainer:
             moved_url=url_after_move(state, source),
             subscription=self.hubs.of(source_id),
             recent_factor=self._recent_factor(source, planned),
+            leaves_out_mass=self.known.estimates.blend.is_thin and state.rate.in_mass is not None,
             misfit=self.known.estimates.misfit(source_id),
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={program.rule.name: self._policy(program, rate_per_s) for program in programs},

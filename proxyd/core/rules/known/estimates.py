@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import sqrt
@@ -17,9 +17,11 @@ from proxyd.core.rates.rate_blend import (
     Blend,
     Evidence,
     ItemTimes,
+    SavedDelay,
     ShortMemory,
     gamma_quantile,
     item_times,
+    leave_out,
     traits_of,
     unpack_recent,
 )
@@ -48,6 +50,7 @@ class Estimates:
         self.weeks: dict[str, WeekCounts] = {}
         self.trust = WeekTrust()
         self.memory = ShortMemory()
+        self.thinning = SavedDelay()  # whether rates without mass changes save delay
         self._turned = _NEVER_TURNED  # the rate of sources whose week turned lately, as of when; when all turned
         self.cycle = cycle
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
@@ -61,7 +64,9 @@ class Estimates:
 
     def record(self) -> FleetRecord:
         """Return what was learned of all sources together."""
-        return FleetRecord(*self.blend.credits, self.trust.likelihoods, self._turned, self.memory.pack())
+        return FleetRecord(
+            *self.blend.credits, self.trust.likelihoods, self._turned, self.memory.pack(), self.thinning.values
+        )
 
     def restore_fleet(self, record: FleetRecord) -> None:
         """Take over what was learned of all sources together."""
@@ -70,6 +75,8 @@ class Estimates:
             self.trust = WeekTrust(record.trust)
         self._turned = record.turned
         self.memory.unpack(record.memory)
+        self.thinning.restore(record.thinning)
+        self.blend.is_thin = self.thinning.is_used
 
     def state(self, source: Source, reading: str) -> SourceState:
         """Return the state of a source under a reading; a fresh one if the address or the reading changed."""
@@ -122,7 +129,7 @@ class Estimates:
         wait_s = None if week is None else week.mean_gap_s(source.source_id)
         middle_s = now_s + min(wait_s or 0.0, _LONGEST_WAIT_S) / 2.0
         recent = unpack_recent(state.fit.recent, middle_s - (state.fit.as_of_s or middle_s), self.cycle.speed)
-        known = traits_of(recent, self.blend.fade(state.rate, middle_s), rate_per_s)
+        known = traits_of(recent, self.blend.evidence(state.rate, middle_s), rate_per_s)
         return rate_per_s * float(self.memory.factors(known)[0])
 
     def _note_probe(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> None:
@@ -136,9 +143,20 @@ class Estimates:
         found, expected = count_probe(evidence, model.expect(evidence.since_s, evidence.until_s)[0])
         middle_s = (evidence.since_s + evidence.until_s) / 2.0
         recent = unpack_recent(before.fit.recent, middle_s - (before.fit.as_of_s or middle_s), self.cycle.speed)
-        known = traits_of(recent, self.blend.fade(before.rate, middle_s), rate_per_s)
+        known = traits_of(recent, self.blend.evidence(before.rate, middle_s), rate_per_s)
         counts = [sqrt(self.blend.mean_per_s / rate_per_s)]
         self.memory.learn(known, [found], [expected], counts, float(self.cycle.week_s(evidence.until_s)))
+
+    def _compare_rates(self, before: SourceState, own: Evidence) -> None:
+        """Learn from a probe whether mass changes should be left out, by the items that did not come in them."""
+        gap_s = own.until_s - own.since_s
+        if self.thinning.begin_day(float(self.cycle.week_s(own.until_s))):
+            self.blend.is_thin = self.thinning.is_used
+        if gap_s > 0:
+            rates = (self.blend.rate_per_s(before.rate, own.since_s, thin=thin) for thin in (False, True))
+            found, _ = count_probe(own, 0.0)
+            usual, other = ((found / sqrt(per_s), gap_s * sqrt(per_s)) for per_s in rates)
+            self.thinning.note(found, usual, other)
 
     def see(
         self,
@@ -148,14 +166,20 @@ class Estimates:
         week: WeekPlan | None,
         *,
         turned: bool = False,
+        mass_s: Sequence[float] = (),
     ) -> WeekCounts | None:
         """Learn from the evidence of a probe; return the week's counts, or ``None`` if they did not change.
 
-        ``turned`` says that the probe showed that the week is not what it was.
+        ``turned`` says that the probe showed that the week is not what it was; ``mass_s`` are the times of its items
+        that came in mass changes.
         """
+        own = leave_out(evidence, mass_s) if mass_s else evidence
+        evidence = own if self.blend.is_thin else evidence
         if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing about half-lives
             self._note_probe(source, before, evidence, week)
             self.blend.weigh(before.rate, evidence)
+            if self.blend.has_mass:
+                self._compare_rates(before, own)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))  # in the source's own time zone
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
         # while its week is off, a source is not planned by it
@@ -242,6 +266,7 @@ class FleetRecord:
     # of sources whose week turned lately: their items a second, as of when; when all turned, in the time of the week
     turned: tuple[float, float, float] = (0.0, 0.0, 0.0)
     memory: str = ""  # how recent items correct rates, packed (``rates.rate_blend``)
+    thinning: tuple[float, ...] = ()  # whether rates without mass changes save delay
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ class WindowEvents:
     # updates of a feed's items that no rule waits for, or that none of its fields shows, numbered after the events;
     # ``old`` is not known
     unawaited: tuple[StoredEvent, ...] = ()
+    mass_s: tuple[float, ...] = ()  # times of items in the evidence that came in mass changes
 
 
 _NO_EVENTS = WindowEvents()

@@ -10,7 +10,7 @@ import numpy as np
 
 from proxyd.core.planning.planner import Planner
 from proxyd.core.rates.rate_blend import Evidence, ItemTimes, item_times
-from proxyd.core.rates.siblings import FRESH_S, KEPT, Bursts, RecentChanges, Siblings
+from proxyd.core.rates.siblings import FRESH_S, KEPT, TOGETHER_S, Bursts, RecentChanges, Siblings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.state import StoredEvent
 
@@ -51,6 +51,16 @@ class Hints:
     def changes(self) -> list[tuple[int, str]]:
         """Return which sources changed when, in the form that ``siblings_of`` takes."""
         return self._changes.snapshot()
+
+    def mass_times(self, evidence: Evidence | None) -> tuple[float, ...]:
+        """Return the times of the items that came in mass changes."""
+        week = self._planner.week
+        if week is None or not isinstance(evidence, ItemTimes):
+            return ()
+        at_s = ((time_s, float(self._cycle.week_s(time_s))) for time_s in evidence.times_s)
+        return tuple(
+            time_s for time_s, week_s in at_s if self._changes.is_mass(week_s, week.expect_of_all(week_s, TOGETHER_S))
+        )
 
     def learn(self, source_id: str, evidence: Evidence | None) -> None:
         """Remember what a probe showed."""

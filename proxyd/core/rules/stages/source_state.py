@@ -13,7 +13,7 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.politeness.host_budgets import BackOff, back_off, fresh_until_s
 from proxyd.core.rates.model_fit import ItemGaps, ModelFit, SourceModel
-from proxyd.core.rates.rate_blend import ItemTimes, RateEvidence
+from proxyd.core.rates.rate_blend import ItemTimes, RateEvidence, leave_out
 from proxyd.core.rules.known.compiled import MOVED_AFTER
 from proxyd.core.rules.known.context import Shape, SourceContext
 from proxyd.core.rules.known.state import IntervalRecord, SourceHealth, SourceState, StateChanges
@@ -45,7 +45,8 @@ def next_state(
 def _rate(context: SourceContext, window: WindowEvents, judged: Judgement) -> RateEvidence:
     if window.evidence is None:
         return context.state.rate
-    rate = context.blend.seen(context.state.rate, window.evidence, expect_per_s=context.source.expected_per_s)
+    expect_per_s, mass_s = context.source.expected_per_s, window.mass_s
+    rate = context.blend.seen(context.state.rate, window.evidence, expect_per_s=expect_per_s, mass_s=mass_s)
     return rate if judged.jumped_to_per_s is None else rate.forgotten(judged.jumped_to_per_s)
 
 
@@ -244,8 +245,9 @@ def calibrate(context: SourceContext, found: Discovery, intervals: Sequence[Inte
             return Judgement(replace(before.fit, gaps=ItemGaps.of_times(history.times_s)))
         return Judgement(before.fit)
     fit, jumped_to_per_s = before.fit, None
-    if found.window.evidence is not None:
-        fit = model.judge(before.fit, found.window.evidence)
+    evidence, mass_s = found.window.evidence, found.window.mass_s
+    if evidence is not None:
+        fit = model.judge(before.fit, leave_out(evidence, mass_s) if mass_s and context.blend.is_thin else evidence)
         if fit.rate_off_since_s is not None and before.fit.rate_off_since_s is None:
             jumped_to_per_s = model.rate_per_s * fit.found / max(fit.expected, 1e-9)
     if outcome.is_push or max(context.pushed_until_s, before.last_push_s or 0.0) > before.last_success_s:

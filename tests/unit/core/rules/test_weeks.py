@@ -123,6 +123,27 @@ async def test_sources_with_regular_items_are_planned_by_the_age_of_the_newest()
     assert 10 < len(coming) < 60
 
 
+async def test_mass_changes_do_not_count_in_rates_where_they_touch_any_source() -> None:
+    rng = np.random.Generator(np.random.PCG64(7))
+    own = PER_WEEK / WEEK_S / 4.0 * 4.0 ** rng.uniform(-2.0, 2.0, 24)
+    mass_s = np.sort(rng.uniform(0.0, WEEKS * WEEK_S, 5 * WEEKS))
+    times = [np.cumsum(rng.exponential(1 / per_s, 400)) for per_s in own]
+    all_s = [np.concatenate([each, (mass_s + rng.uniform(0, 600.0))[rng.random(len(mass_s)) < 0.8]]) for each in times]
+    events_s = [MONDAY_S + np.sort(each[each < WEEKS * WEEK_S]) for each in all_s]
+    _, found = await run_events(events_s, plans=True, price_item_s=PRICE_ITEM_S / 16)
+    blend, end_s = found.known.estimates.blend, MONDAY_S + WEEKS * WEEK_S
+    assert blend.is_thin
+    rates = np.array([blend.rate_per_s(found.known.states[f"s{n}"].rate, end_s) for n in range(24)])
+    both = np.array([blend.rate_per_s(found.known.states[f"s{n}"].rate, end_s, thin=False) for n in range(24)])
+    # the first sources of each mass change still count
+    assert np.abs(np.log(rates / own)).mean() < 0.9 * np.abs(np.log(both / own)).mean()
+    told = Explainer.of(found).explain("s1", found.settings.grid.chronon_at(end_s))
+    assert told is not None
+    assert "items that came together with those of many other sources do not count in that rate" in (
+        explained.explanation(told).summary
+    )
+
+
 async def test_sources_whose_items_come_in_sessions_are_planned_by_what_came_last() -> None:
     rng = np.random.Generator(np.random.PCG64(6))
     gaps = WEEK_S / PER_WEEK * rng.exponential(np.where(rng.random((20, 160)) < 0.8, 0.1, 4.6))
