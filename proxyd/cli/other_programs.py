@@ -57,6 +57,8 @@ def read_other_program(path: Path) -> Moved | SourceList | None:
 
     Raises ``ListingError``: it is damaged, or holds nothing that can be watched.
     """
+    if not path.is_file():
+        return None  # a pipe can be read once, and holds a list
     with path.open("rb") as file:
         head = file.read(16)
     if head == _SQLITE:

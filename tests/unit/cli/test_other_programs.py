@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import sys
@@ -170,3 +171,12 @@ def test_without_a_reader_of_yaml_it_says_what_to_install(imported: Import, monk
     monkeypatch.setitem(sys.modules, "yaml", None)
     code, _, said = imported(EXPORTS / "urlwatch.yaml")
     assert (code, said[0].endswith("to read YAML, install proxyd[moving]")) == (1, True)
+
+
+def test_a_list_may_come_through_a_pipe(imported: Import) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"https://example.org/feed\n")
+    os.close(writing)
+    code, text, said = imported(Path(f"/dev/fd/{reading}"))
+    os.close(reading)
+    assert (code, said[0].partition(" in ")[0], "AT 'https://example.org/feed'" in text) == (0, "1 new source", True)
