@@ -365,7 +365,7 @@ def _reschedule(planner: Planner, week: WeekPlan, sources: Sequence[PlannedSourc
     dues_s = week.dues_s([source.source_id for source in plain]).tolist()
     for source, at_s, planned_s in zip(plain, allowed_s, dues_s, strict=True):
         # the first plan let new sources wait until it wanted them, though they are asked often on their first day
-        if (due_s := min(planned_s, learning_s(source, planner.settings.first_day_s))) < inf:
+        if (due_s := min(planned_s, learning_s(source))) < inf:
             planner.queues.sleep(source, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
         else:  # the plan does not know the source, or never wants it
             planner.reschedule(source.source_id, now)

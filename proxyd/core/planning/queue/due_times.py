@@ -19,7 +19,7 @@ from proxyd.core.planning.queue.planner_settings import DEFAULT_PRICE_ITEM_S, Pl
 LOOKAHEAD_CHRONONS = 60  # intervals that end within so many compete for the budget; those that end later can wait
 NEVER_CHRONONS = 10**9  # until a source that nothing wakes
 _LEAST_PRICE = 1e-9
-_LEARNS_EVERY_S, _LEARNS_FROM_S = 900.0, 300.0  # new sources: to twice that, and at first after so long
+_LEARNS_EVERY_S = 900.0  # to twice that
 _LONGEST_S = 30 * 86400.0
 
 
@@ -66,16 +66,12 @@ class _Seen:
         return None if week is None else week.doe_due_s(self.source_id, probes, per_s, self.last_s)
 
 
-def learning_s(source: PlannedSource, first_day_s: float) -> float:
-    """Return when a new source is due in any case: a quarter to half an hour after its last turn, always the same.
-
-    Its first turns are sooner, after 5 and 10 minutes: who adds a source looks whether something comes.
-    """
+def learning_s(source: PlannedSource) -> float:
+    """Return when a new source is due in any case: a quarter to half an hour after its last turn, always the same."""
     if source.learns_until_s <= 0.0 or source.last_seen_s is None:
         return inf
-    last_s, new_since_s = max(source.last_seen_s, source.skipped_s), source.learns_until_s - first_day_s
-    full_s = _LEARNS_EVERY_S * (1.0 + crc32(source.source_id.encode()) / 2**32)
-    due_s = last_s + min(full_s, max(_LEARNS_FROM_S, last_s - new_since_s))
+    gap_s = _LEARNS_EVERY_S * (1.0 + crc32(source.source_id.encode()) / 2**32)
+    due_s = max(source.last_seen_s, source.skipped_s) + gap_s
     return due_s if due_s <= source.learns_until_s else inf
 
 
@@ -146,7 +142,7 @@ class DueTimes:
             dues = [*dues, *(DueTime(due.due_s - early_s, Reason.SIBLING, due.rule) for due in helped)]
         for rule in demands.priced[:1]:
             dues.append(DueTime(self.overflow_s(source), Reason.OVERFLOW, rule))
-            dues.append(DueTime(learning_s(source, self._settings.first_day_s), Reason.LEARNING, rule))
+            dues.append(DueTime(learning_s(source), Reason.LEARNING, rule))
         return dues
 
     def have_come(self, due_s: float, now: Chronon) -> bool:
