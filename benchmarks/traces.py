@@ -61,7 +61,13 @@ def index_url() -> str:
     """Return the package index that pip uses."""
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
     configured = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    return (environ.get("PIP_INDEX_URL") or configured or "https://pypi.org/simple").rstrip("/")
+    return _address(environ.get("PIP_INDEX_URL") or configured, "PIP_INDEX_URL", "the package index (simple API)")
+
+
+def _address(found: str, variable: str, what: str) -> str:
+    if not found:
+        raise SystemExit(f"set {variable} to the address of {what}")
+    return found.rstrip("/")
 
 
 def read_python_releases(url: str) -> Times:
@@ -154,7 +160,7 @@ def make(folder: Path) -> None:
     """Write the three traces."""
     folder.mkdir(parents=True, exist_ok=True)
     now_s = datetime.now(UTC).timestamp()
-    script = environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
+    script = _address(environ.get("NPM_CONFIG_REGISTRY", ""), "NPM_CONFIG_REGISTRY", "the JavaScript registry")
     write_trace(folder / "python_releases.csv", read_python_releases(index_url()), now_s)
     write_trace(folder / "debian_uploads.csv", read_debian_uploads(Path("/usr/share/doc")), now_s)
     write_trace(folder / "javascript_releases.csv", read_javascript_releases(script), now_s)
