@@ -16,7 +16,8 @@ from proxyd.core.planning.kernels.losses import (
     GapSums,
     Losses,
     Step,
-    gap_cost,
+    first_costs,
+    gap_costs,
     halving,
     linear,
     links_of,
@@ -59,8 +60,8 @@ def costs_of(grid: tuple[Floats, Floats], lost: Losses) -> Floats:
     """Return the cost of every gap, infinite below the diagonal."""
     sums = GapSums.of(*grid, lost)
     edges = len(sums.L)
-    pairs = [[gap_cost(i, j, *sums) if j > i else np.inf for j in range(edges)] for i in range(edges)]
-    return np.array(pairs)
+    start, stop = np.indices((edges, edges))
+    return np.where(stop > start, gap_costs(sums, start, stop), np.inf)
 
 
 @given(grids(), losses())
@@ -80,7 +81,9 @@ def test_the_path_is_the_cheapest_of_all(grid: tuple[Floats, Floats], lost: Loss
     best = np.zeros(edges)
     for i in range(edges - 2, -1, -1):
         best[i] = (costs[i, i + 1 :] + price + best[i + 1 :]).min()
-    links = links_of(sums, np.full(edges, price))
+    found = links_of(first_costs(sums, edges - 1, edges - 1), np.full((1, edges - 1), price), weeks=1)
+    assert found is not None
+    (links,) = found
     path = [0]
     while path[-1] < edges - 1:
         path.append(int(links[path[-1]]))
@@ -110,7 +113,9 @@ def test_linear_and_halving_steps_lose_what_their_utility_does() -> None:
 def test_the_path_takes_nearly_the_items_that_are_overwritten() -> None:
     items = np.linspace(0.0, 12.0, 200)
     sums = [GapSums.of(np.array([x]), np.ones(1), Losses((), 1.0, 1.0)) for x in items]
-    waits = np.array([gap_cost(0, 1, *each._replace(G=each.A * each.L)) for each in sums])  # without the delay
+    waits = np.array(
+        [gap_costs(each._replace(G=each.A * each.L), np.array(0), np.array(1)) for each in sums]
+    )  # without the delay
     assert waits == pytest.approx(overwritten_items(items), abs=0.07)
 
 

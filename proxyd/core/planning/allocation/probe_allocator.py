@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, inf, log2, sqrt
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,9 +24,8 @@ from proxyd.core.planning.allocation.prices import (
 )
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
-from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turn, turns
-from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, WeekCosts
 from proxyd.core.rates.age_hazards import FEWEST_PROBES, age_hazards
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
@@ -92,70 +91,6 @@ class FleetDemand:
     # of sources that are planned by the age of their newest item: shape and mean of the gaps between items, and the
     # newest one; the shape is 0 for all others, shape (sources, 3)
     gaps: Floats | None = None
-
-
-class WeekCosts:
-    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``kernels.costs.Prefix``).
-
-    >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
-    >>> costs.between(np.array([0, 0]), np.array([0.0, 6.0]), np.array([2.0, 8.0])).tolist()
-    [1.0, 3.5]
-    """
-
-    def __init__(self, shapes: Floats, importance: ArrayLike | None = None) -> None:
-        factors = shapes / shapes.mean(axis=1, keepdims=True)
-        given = np.ones(shapes.shape[1]) if importance is None else np.asarray(importance, dtype=np.float64)
-        weights = np.broadcast_to(given / given.mean(axis=-1, keepdims=True), shapes.shape)
-        self._slots = shapes.shape[1]
-        self._rates, self._weights = factors, weights
-        self.L, self._A, self._G = prefix_sums(factors, weights)
-
-    def between(self, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
-        """Return the expected items from ``start`` to ``finish``, in slots, times their waiting time at ``finish``."""
-        week = np.floor(start / self._slots) * self._slots
-        L0, _, G0 = self._at(shape_of, start - week)
-        L1, A1, G1 = self._at(shape_of, finish - week)
-        cost: Floats = A1 * (L1 - L0) - (G1 - G0)
-        return cost
-
-    def kept(self, losses: Losses, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
-        """Return what a probe at ``finish`` saves of the items since ``start``, in slots of waiting, shape (n,)."""
-        week = np.floor(start / self._slots) * self._slots
-        until, since = (self._at(shape_of, time - week)[0] for time in (finish, start))
-        kept: Floats = np.zeros(len(start))
-        for step in losses.steps:
-            kept += step.delay * (until - np.maximum(since, self._at(shape_of, finish - step.after - week)[0]))
-        if losses.overwritten:
-            kept -= losses.overwritten * np.expm1(-losses.rate * (until - since)) / losses.rate
-        return kept
-
-    def reach(self, shape: int, start: float, items: float) -> float:
-        """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots."""
-        row = self.L[shape]
-        week, within = divmod(start, self._slots)
-        begun = float(np.interp(within, np.arange(len(row)), row))
-        weeks, rest = divmod(begun + items, float(row[-1]))
-        slot = min(int(np.searchsorted(row, rest, side="right")) - 1, self._slots - 1)
-        rate = float(row[slot + 1] - row[slot])
-        part = (rest - float(row[slot])) / rate if rate > 0 else 0.0
-        return float((week + weeks) * self._slots + slot + part)
-
-    def at_slot(self, shape_of: Any, slot: Any) -> Any:
-        """Return the cost of a source's waiting items in a slot, relative to the mean; for one source or arrays."""
-        return self._rates[shape_of, slot] * self._weights[shape_of, slot]
-
-    def _at(self, shape: Ints, time: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return L, A and G, which continue from week to week."""
-        weeks = np.floor(time / self._slots)
-        within = time - weeks * self._slots
-        slot = np.minimum(within.astype(np.int64), self._slots - 1)
-        h = within - slot
-        rate, weight = self._rates[shape, slot], self._weights[shape, slot]
-        L, A = self.L[shape, slot] + rate * h, self._A[shape, slot] + weight * h
-        G = self._G[shape, slot] + rate * (self._A[shape, slot] * h + weight * h * h / 2)
-        week_L, week_A, week_G = self.L[shape, -1], self._A[shape, -1], self._G[shape, -1]
-        earlier = weeks * (weeks - 1) / 2 * week_A * week_L + weeks * week_A * L
-        return weeks * week_L + L, weeks * week_A + A, weeks * week_G + earlier + G
 
 
 _ROUNDS, _FOLLOWING_ROUNDS = 32, 8  # steps of the subgradient method: in all, and from the prices of an earlier plan

@@ -10,10 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.arrays import Floats, Ints
-from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
-from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
-from proxyd.core.planning.kernels.numba_kernels import flat, kernel
+from proxyd.core.planning.kernels.losses import (
+    NO_LOSSES,
+    STEPS,
+    GapSums,
+    Losses,
+    WeekCosts,
+    even_gaps,
+    first_costs,
+    links_of,
+)
+from proxyd.core.planning.kernels.numba_kernels import flat
 from proxyd.core.planning.kernels.one_source import fill_paths
 
 PER_OCTAVE = 4
@@ -21,6 +29,7 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD = 6.0
+_ROWS = 12  # paths that are found together
 _EVEN, _OFTEN, _RARELY = 1e-6, 0.25, 0.25  # factors of the week; probes a slot and a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
 _MANY: Floats = 2.0 ** (np.arange(0, 25) / 2)  # numbers of probes in one slot to choose from
@@ -102,7 +111,7 @@ class Timetable:
         lost = _all_gaps(factors, weights, prices, losses, gaps)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
         lost /= max(float((factors * weights).mean()), _EVEN)
-        return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights), lost), dense)
+        return cls(gaps, *_orbits(gaps, WeekCosts(factors[None], weights), lost), dense)
 
     def frequencies(self, levels: Floats) -> Floats:
         """Return the probes a slot in the long run at any levels, also at those that have no row."""
@@ -177,9 +186,9 @@ def _all_gaps(factors: Floats, weights: Floats, prices: Floats, losses: Losses, 
     most = max(int(weeks[~is_long].max()), ceil(longest / slots) + 1)
     sums = GapSums.of(np.tile(factors, most), np.tile(weights, most), losses)
     lost = np.zeros((*gaps.shape, STEPS + 1))
-    for row in np.flatnonzero(~is_long):
-        links = _links(sums.until(int(weeks[row]) * slots), by_level[row])
-        gaps[row], lost[row] = links - np.arange(slots), sums.lost(np.arange(slots), links)
+    short = np.flatnonzero(~is_long)
+    links = (_paths_with_losses if losses else _paths_of_delay)(sums, by_level[short], weeks[short])
+    gaps[short], lost[short] = links - np.arange(slots), sums.lost(np.arange(slots), links)
     _fill_dense(factors * weights, by_level, losses, gaps, lost)
     gaps[is_long], lost[is_long] = _whole_weeks(sums, by_level[is_long], losses)
     return lost
@@ -195,20 +204,34 @@ def _even_gaps(prices: Floats, losses: Losses) -> Floats:
     return even_gaps(prices, losses, _GAPS)
 
 
-def _links(sums: GapSums, prices: Floats) -> Ints:
-    """Return the next probe on the cheapest path over some weeks, after each slot of the first."""
-    slots, size = len(prices), len(sums.L)
-    price = np.append(np.tile(prices, size // slots), prices[0])
-    if sums.delays.any():
-        return links_of(sums, price)[:slots]
+def _paths_of_delay(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
+    """Return the next probes on the cheapest paths over some weeks, after each slot of the first; shape of prices."""
+    slots, size = prices.shape[1], len(sums.L)
+    L, A, G, reach = flat(sums.L), flat(sums.A), flat(sums.G), flat(np.arange(1, size + 1))
     best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
     link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
-    base = price + sums.A * sums.L - sums.G
-    fill_paths(
-        flat(sums.L), flat(sums.A), flat(sums.G), flat(base), flat(np.arange(1, size + 1)), 1e-12 * size, False,
-        best, link, links, lines, heights, slopes,
-    )  # fmt: skip
-    return np.asarray(link[:slots])
+    found = np.empty(prices.shape, dtype=np.int64)
+    for row, ahead in enumerate(weeks.tolist()):
+        edges = ahead * slots + 1
+        base = np.append(np.tile(prices[row], ahead), prices[row, 0]) + (sums.A * sums.L - sums.G)[:edges]
+        fill_paths(
+            L[:edges], A, G, flat(base), reach, 1e-12 * edges, False, best, link, links, lines, heights, slopes
+        )  # fmt: skip
+        found[row] = link[:slots]
+    return found
+
+
+def _paths_with_losses(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
+    """Return the same where items are lost."""
+    (rows, slots), longest = prices.shape, len(prices[0])
+    costs, found = first_costs(sums, slots, longest), np.empty(prices.shape, dtype=np.int64)
+    for some in np.array_split(np.arange(rows), ceil(rows / _ROWS)):
+        ahead = int(weeks[some].max())
+        while (links := links_of(costs, prices[some], ahead)) is None:
+            longest *= 2
+            costs = first_costs(sums, slots, longest)
+        found[some] = links
+    return found
 
 
 def _fill_dense(rate: Floats, by_level: Floats, losses: Losses, gaps: Floats, lost: Floats) -> None:
@@ -263,56 +286,23 @@ def _lost_in_weeks(items: Floats, kept: Floats, losses: Losses) -> Floats:
     return np.concatenate([by_step, np.broadcast_to(overwritten, (*by_step.shape[:-1], 1))], axis=-1)
 
 
-@kernel
-def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats, lost: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def _orbits(gaps: Floats, costs: WeekCosts, lost: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return frequency, cost, visits and losses of each row in the long run, over the cycle its probes run into."""
-    levels, slots, steps = lost.shape
-    frequency, cost, visits = np.zeros(levels), np.zeros(levels), np.zeros((levels, slots))
-    shares = np.zeros((levels, steps))
-    for row in range(levels):
-        slot = 0
-        for _ in range(slots):  # after so many probes it is on the cycle, regardless of where it began
-            slot = int(slot + max(1.0, gaps[row, slot])) % slots
-        first, probes, passed, total = slot, 0, 0.0, 0.0
-        while True:
-            gap = gaps[row, slot]
-            several = max(1, int(np.rint(1 / gap)))  # number of probes in one slot, which they fill
-            total += several * _cost(slot, slot + gap, L, A, G)
-            probes += several
-            passed += several * gap
-            visits[row, slot] += several
-            for step in range(steps):
-                shares[row, step] += lost[row, slot, step]
-            slot = int(slot + np.rint(several * gap)) % slots
-            if slot == first:
-                break
-        frequency[row] = probes / passed
-        cost[row] = total / passed
-        visits[row] *= slots / passed
-        shares[row] /= passed
-    return frequency, cost, visits, shares
-
-
-@kernel
-def _cost(start: float, finish: float, L: Floats, A: Floats, G: Floats) -> float:
-    """Return the cost of the items between two times if they wait for the second; times in slots, one week's prefix."""
-    L0, _, G0 = _at(start, L, A, G)
-    L1, A1, G1 = _at(finish, L, A, G)
-    return A1 * (L1 - L0) - (G1 - G0)
-
-
-@kernel
-def _at(time: float, L: Floats, A: Floats, G: Floats) -> tuple[float, float, float]:
-    """Return L, A and G at any time of any week."""
-    slots = len(L) - 1
-    weeks = float(int(time) // slots)
-    slot = int(time) % slots
-    h = time - weeks * slots - slot
-    rate, weight = L[slot + 1] - L[slot], A[slot + 1] - A[slot]
-    within_L, within_A = L[slot] + rate * h, A[slot] + weight * h
-    within_G = G[slot] + rate * (A[slot] * h + weight * h * h / 2)
-    return (
-        weeks * L[slots] + within_L,
-        weeks * A[slots] + within_A,
-        weeks * G[slots] + weeks * (weeks - 1) / 2 * A[slots] * L[slots] + within_G + weeks * A[slots] * within_L,
-    )
+    levels, slots = gaps.shape
+    row, slot = np.arange(levels), np.arange(float(slots))
+    several = np.maximum(1.0, np.rint(1 / gaps))  # number of probes in one slot, which they fill
+    following = ((slot + np.rint(several * gaps)) % slots).astype(np.int64)
+    after = following
+    for _ in range(slots.bit_length()):  # twice as many probes each time, until all are on the cycle
+        after = np.take_along_axis(after, after, axis=1)
+    on_cycle, place = np.zeros(gaps.shape), after[:, 0]
+    while True:
+        on_cycle[row, place] = 1.0
+        place = following[row, place]
+        if np.all(on_cycle[row, place]):
+            break
+    several *= on_cycle
+    probes, passed = several.sum(axis=1), (several * gaps).sum(axis=1)
+    total = (several * costs.between(0, slot, slot + gaps)).sum(axis=1)
+    shares = np.einsum("rs,rsk->rk", on_cycle, lost)
+    return probes / passed, total / passed, several * (slots / passed)[:, None], shares / passed[:, None]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log, log1p
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 from proxyd.core.rates.week_bins import WEEK_S
 
 MISSED_S = 3 * WEEK_S
@@ -250,90 +249,141 @@ class GapSums(NamedTuple):
         return np.concatenate([by_step, overwritten[..., None]], axis=-1)
 
 
-@kernel
-def gap_cost(
-    start: int, stop: int, L: Floats, A: Floats, G: Floats, W: Floats, earlier: Floats, delays: Floats, rate: float
-) -> float:
-    """Return the cost of a gap between two edges at rate 1, in item-slots: the delay, and the lost items.
+def gap_costs(sums: GapSums, starts: Ints, stops: Ints) -> Floats:
+    """Return the costs of gaps between edges at rate 1, in item-slots: the delay, and the lost items.
 
     Of x items ``x^2 (1 + x) / (2 + 2x + x^2)`` are taken to be overwritten, which is ``x - (1 - exp(-x))`` with
-    ``1 / (1 + x + x^2 / 2)`` for the exponential. It is convex too, and takes a fifth of the time.
+    ``1 / (1 + x + x^2 / 2)`` for the exponential; it is convex too.
+
+    >>> gap_costs(GapSums.of(np.ones(4), np.ones(4)), np.array([0, 2]), np.array([1, 4])).tolist()
+    [0.5, 2.0]
     """
-    seen, items = W[start], L[stop] - L[start]
-    x = rate * items
-    cost: float = (
-        A[stop] * items
-        - (G[stop] - G[start])
-        + delays[0] * max(0.0, earlier[0][stop] - seen)
-        + delays[1] * max(0.0, earlier[1][stop] - seen)
-        + delays[2] * max(0.0, earlier[2][stop] - seen)
-        + delays[3] * max(0.0, earlier[3][stop] - seen)
-        + delays[4] * items * x * (1.0 + x) / (2.0 + 2.0 * x + x * x)
-    )
+    seen, items = sums.W[starts], sums.L[stops] - sums.L[starts]
+    x = sums.rate * items
+    cost = sums.A[stops] * items - (sums.G[stops] - sums.G[starts])
+    cost += sums.delays[STEPS] * items * x * (1.0 + x) / (2.0 + 2.0 * x + x * x)
+    for delay, earlier in zip(sums.delays.tolist(), sums.earlier, strict=False):
+        if delay > 0:
+            cost += delay * np.maximum(0.0, earlier[stops] - seen)
     return cost
 
 
-@kernel
-def _cheapest_path(
-    L: Floats, A: Floats, G: Floats, W: Floats, earlier: Floats, delays: Floats, rate: float,
-    price: Floats, best: Floats, link: Ints, candidates: Ints, reach: Ints,
-) -> None:  # fmt: skip
-    """Fill ``link[i]``, the next probe after one at edge i, on the cheapest path to the last edge; O(n log n).
+def first_costs(sums: GapSums, slots: int, most: int) -> Floats:
+    """Return the costs of the gaps of 1 to ``most`` slots after each of the first edges, shape (slots, most).
 
-    The costs are Monge: if of two next probes the sooner is better for i, it is better for all edges before i. So each
-    candidate is the best for a run of edges, and the runs lie in order. A new candidate takes over from the edge that a
-    bisection finds. ``price`` is that of a probe at each edge; ``best``, ``candidates`` and ``reach``, the last edge
-    for which a candidate is the best, are working space.
+    Gaps that end after the last edge cost infinity.
+
+    >>> first_costs(GapSums.of(np.ones(2), np.ones(2)), slots=2, most=2).tolist()
+    [[0.5, 2.0], [0.5, inf]]
     """
-    last = len(L) - 1
-    front, back = 0, 0
-    best[last] = 0.0
-    for i in range(last - 1, -1, -1):
-        new, until = i + 1, i
-        after_new = best[new] + price[new]
-        while back > front:
-            old, edge = candidates[back - 1], min(reach[back - 1], i)
-            after_old = best[old] + price[old]
-            if after_new + gap_cost(edge, new, L, A, G, W, earlier, delays, rate) <= after_old + gap_cost(
-                edge, old, L, A, G, W, earlier, delays, rate
-            ):
-                until = edge
-                back -= 1
-                continue
-            low, high = -1, edge  # the new one is the better at ``low``, the old one at ``high``
-            while high - low > 1:
-                middle = (low + high) // 2
-                if after_new + gap_cost(middle, new, L, A, G, W, earlier, delays, rate) <= after_old + gap_cost(
-                    middle, old, L, A, G, W, earlier, delays, rate
-                ):
-                    low = middle
-                else:
-                    high = middle
-            until = low
-            break
-        if until >= 0:
-            candidates[back] = new
-            reach[back] = until if back > front else i
-            back += 1
-        while back - front > 1 and reach[front + 1] >= i:
-            front += 1
-        chosen = candidates[front]
-        best[i] = gap_cost(i, chosen, L, A, G, W, earlier, delays, rate) + best[chosen] + price[chosen]
-        link[i] = chosen
+    starts = np.arange(slots)[:, None]
+    stops = starts + np.arange(1, most + 1)
+    return np.where(stops < len(sums.L), gap_costs(sums, starts, np.minimum(stops, len(sums.L) - 1)), np.inf)
 
 
-def links_of(sums: GapSums, price: Floats) -> Ints:
-    """Return the next probe after one at each edge but the last, on the cheapest path to the last; shape (edges,).
+def links_of(costs: Floats, prices: Floats, weeks: int) -> Ints | None:
+    """Return the next probe after one at each slot of the first week, on the cheapest path to the end of some weeks.
 
-    ``price`` is that of a probe at each edge. An item that waits for two slots is lost, so every second edge has a
-    probe:
+    Parameters
+    ----------
+    costs
+        Those of the gaps after each slot of the week, shape (slots, longest gap).
+    prices
+        Those of a probe at each slot of the week, shape (rows, slots); each row has its own path.
+
+    Returns
+    -------
+    Ints or None
+        Shape of ``prices``; ``None`` if a longer gap may be better than the longest one that is given.
+
+    Examples
+    --------
+    An item that waits for two slots is lost, so every second slot has a probe:
 
     >>> sums = GapSums.of(np.ones(6), np.ones(6), Losses(window(2.0, delay=100.0)))
-    >>> links_of(sums, np.full(7, 50.0))[:-1].tolist()
-    [2, 2, 4, 4, 6, 6]
+    >>> links_of(first_costs(sums, 6, 6), np.full((1, 6), 50.0), weeks=1).tolist()
+    [[2, 2, 4, 4, 6, 6]]
     """
-    size = len(sums.L)
-    L, A, G, W, earlier, delays = (flat(each) for each in sums[:-1])
-    best, (link, candidates, reach) = flat(np.empty(size)), (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
-    _cheapest_path(L, A, G, W, earlier, delays, sums.rate, flat(price), best, link, candidates, reach)
-    return np.asarray(link)
+    (rows, slots), (_, longest) = prices.shape, costs.shape
+    last = weeks * slots
+    later = np.full((rows, last + longest + 1), np.inf)  # what a probe at an edge costs with all after it
+    later[:, last] = prices[:, 0]
+    row, links, most = np.arange(rows), np.empty((rows, slots), dtype=np.int64), 1
+    for edge in range(last - 1, -1, -1):
+        slot = edge % slots
+        of_gap = costs[slot, :most] + later[:, edge + 1 : edge + 1 + most]
+        chosen = of_gap.argmin(axis=1)
+        later[:, edge] = of_gap[row, chosen] + prices[:, slot]
+        # The costs are Monge: the next probe after an earlier edge is not later, so no gap grows by more than one slot.
+        most = int(chosen.max()) + 2
+        if most > longest:
+            if longest < last:
+                return None
+            most = last
+        if edge < slots:
+            links[:, edge] = edge + 1 + chosen
+    return links
+
+
+class WeekCosts:
+    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``kernels.costs.Prefix``).
+
+    >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
+    >>> costs.between(np.array([0, 0]), np.array([0.0, 6.0]), np.array([2.0, 8.0])).tolist()
+    [1.0, 3.5]
+    """
+
+    def __init__(self, shapes: Floats, importance: ArrayLike | None = None) -> None:
+        factors = shapes / shapes.mean(axis=1, keepdims=True)
+        given = np.ones(shapes.shape[1]) if importance is None else np.asarray(importance, dtype=np.float64)
+        weights = np.broadcast_to(given / given.mean(axis=-1, keepdims=True), shapes.shape)
+        self._slots = shapes.shape[1]
+        self._rates, self._weights = factors, weights
+        self.L, self._A, self._G = prefix_sums(factors, weights)
+
+    def between(self, shape_of: Ints | int, start: Floats, finish: Floats) -> Floats:
+        """Return the expected items from ``start`` to ``finish``, in slots, times their waiting time at ``finish``."""
+        week = np.floor(start / self._slots) * self._slots
+        L0, _, G0 = self._at(shape_of, start - week)
+        L1, A1, G1 = self._at(shape_of, finish - week)
+        cost: Floats = A1 * (L1 - L0) - (G1 - G0)
+        return cost
+
+    def kept(self, losses: Losses, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
+        """Return what a probe at ``finish`` saves of the items since ``start``, in slots of waiting, shape (n,)."""
+        week = np.floor(start / self._slots) * self._slots
+        until, since = (self._at(shape_of, time - week)[0] for time in (finish, start))
+        kept: Floats = np.zeros(len(start))
+        for step in losses.steps:
+            kept += step.delay * (until - np.maximum(since, self._at(shape_of, finish - step.after - week)[0]))
+        if losses.overwritten:
+            kept -= losses.overwritten * np.expm1(-losses.rate * (until - since)) / losses.rate
+        return kept
+
+    def reach(self, shape: int, start: float, items: float) -> float:
+        """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots."""
+        row = self.L[shape]
+        week, within = divmod(start, self._slots)
+        begun = float(np.interp(within, np.arange(len(row)), row))
+        weeks, rest = divmod(begun + items, float(row[-1]))
+        slot = min(int(np.searchsorted(row, rest, side="right")) - 1, self._slots - 1)
+        rate = float(row[slot + 1] - row[slot])
+        part = (rest - float(row[slot])) / rate if rate > 0 else 0.0
+        return float((week + weeks) * self._slots + slot + part)
+
+    def at_slot(self, shape_of: Any, slot: Any) -> Any:
+        """Return the cost of a source's waiting items in a slot, relative to the mean; for one source or arrays."""
+        return self._rates[shape_of, slot] * self._weights[shape_of, slot]
+
+    def _at(self, shape: Ints | int, time: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return L, A and G, which continue from week to week."""
+        weeks = np.floor(time / self._slots)
+        within = time - weeks * self._slots
+        slot = np.minimum(within.astype(np.int64), self._slots - 1)
+        h = within - slot
+        rate, weight = self._rates[shape, slot], self._weights[shape, slot]
+        L, A = self.L[shape, slot] + rate * h, self._A[shape, slot] + weight * h
+        G = self._G[shape, slot] + rate * (self._A[shape, slot] * h + weight * h * h / 2)
+        week_L, week_A, week_G = self.L[shape, -1], self._A[shape, -1], self._G[shape, -1]
+        earlier = weeks * (weeks - 1) / 2 * week_A * week_L + weeks * week_A * L
+        return weeks * week_L + L, weeks * week_A + A, weeks * week_G + earlier + G

@@ -7,9 +7,8 @@ import pytest
 
 from proxyd.core.planning.allocation.fleet_state import FleetState, pack, unpack
 from proxyd.core.planning.allocation.prices import HostLimits, row_place, row_places
-from proxyd.core.planning.allocation.probe_allocator import WeekCosts
 from proxyd.core.planning.allocation.week_plan import by_slot
-from proxyd.core.planning.kernels.losses import Losses, window
+from proxyd.core.planning.kernels.losses import Losses, WeekCosts, window
 from proxyd.core.rates.week_shapes import WeekShapes
 
 

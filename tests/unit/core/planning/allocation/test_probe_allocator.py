@@ -8,14 +8,9 @@ from numpy.typing import NDArray
 
 from proxyd.core.errors import InvalidScheduleError, SchedulingError
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.probe_allocator import (
-    FleetDemand,
-    FleetLimits,
-    ProbeAllocator,
-    WeekCosts,
-    WeekGrid,
-)
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.kernels.costs import Prefix
+from proxyd.core.planning.kernels.losses import WeekCosts
 from proxyd.lab.algorithms.detection_frequencies import tight_bound
 
 Floats = NDArray[np.float64]
