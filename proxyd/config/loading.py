@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,13 +29,6 @@ _PLAIN = {
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 _DEFAULT_FILE = Path("proxyd.toml")
 _PATHS = ("profiles", "database", "socket", "secrets", "backup")
-_RETIRED = frozenset(
-    {
-        *("crawl_delay_cap", "delivery_concurrency", "freshness_cap", "overflow", "parser_timeout"),
-        *("reload_interval", "secret_env_prefix", "trace_share", "websub_safety"),
-    }
-)
-"""Settings that nobody set: they are ignored, with a warning, until 1.0."""
 
 
 def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
@@ -53,12 +45,8 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     given = {key: value for key, value in overrides.items() if value is not None}
     places = {key: f"{path}: {key}" for key in from_file}
     places |= {key: _variable(key, env) for key in from_environment} | {key: key for key in given}
-    values = from_file | from_environment | given
-    for key in sorted(_RETIRED & values.keys()):
-        del values[key]
-        sys.stderr.write(f"proxyd: {places[key]}: this setting is ignored; remove it\n")
     try:
-        settings = Settings.model_validate(values)
+        settings = Settings.model_validate(from_file | from_environment | given)
     except ValidationError as error:
         problems += [_describe(dict(item), places) for item in error.errors()]
         raise ConfigError(problems) from error
@@ -143,7 +131,7 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
                 problems.append(f"{name}: {value} cannot be read ({error.strerror or error})")
             except UnicodeDecodeError as error:
                 problems.append(f"{name}: {value}: {error}")
-        elif key in Settings.model_fields or key in _RETIRED:
+        elif key in Settings.model_fields:
             values[key] = value
         else:
             problems.append(f"{name}: {_hint_for(name, (PREFIX + key.upper() for key in Settings.model_fields))}")

@@ -95,18 +95,6 @@ def test_a_duration_without_a_unit_is_refused_wherever_it_stands(tmp_path: Path)
     assert backup.startswith(f"{file}: backup: ")  # a number is no folder
 
 
-def test_a_setting_that_was_retired_is_ignored_with_a_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "p.toml"
-    file.write_text('freshness_cap = "2w"\n', encoding="utf-8")
-    assert load(file, environ={"PROXYD_OVERFLOW": "what"}) == load(environ={})
-    assert set(capsys.readouterr().err.splitlines()) == {
-        "proxyd: PROXYD_OVERFLOW: this setting is ignored; remove it",
-        f"proxyd: {file}: freshness_cap: this setting is ignored; remove it",
-    }
-
-
 def test_a_misspelt_setting_is_told_the_nearest_one(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text("host_concurency = 3\nxyz = 1\n", encoding="utf-8")
