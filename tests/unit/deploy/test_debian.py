@@ -29,7 +29,7 @@ def files_in(root: Path) -> list[str]:
 def test_an_installation_by_hand_is_not_written_over(tmp_path: Path) -> None:
     assert run("preinst", tmp_path, "install").returncode == 0
     (tmp_path / "opt").mkdir()
-    (tmp_path / "opt/proxyd").symlink_to("proxyd-0.1.0")
+    (tmp_path / "opt/proxyd").symlink_to("proxyd-1.0.0")
     done = run("preinst", tmp_path, "install")
     assert done.returncode == 1
     assert "remove that first" in done.stderr
