@@ -41,7 +41,8 @@ class WeekPlan:
         self._weeks = _Weeks.of(state)
         self._groups = _HostGroups.of(state)
         self._doe = _doe(state, self._numbers, allocator)  # seconds since Monday, by source and what its rule asks for
-        self._by_slot: Floats | None = None  # the items of all sources, once somebody asks
+        by_shape = np.bincount(allocator.shape_of, allocator.rate_per_s, len(allocator.shapes))
+        self._by_slot: Floats = by_shape @ allocator.shapes  # the items of all sources a second, by slot of the week
         self._trades: dict[tuple[str, tuple[float, ...]], list[Any]] = {}
         self.siblings, self.chronon_s = state.siblings, state.chronon_s
         per_s = state.cycle.speed / state.slot_s
@@ -290,11 +291,8 @@ class WeekPlan:
 
     def expect_of_all(self, week_s: float, seconds: float) -> float:
         """Return the items that are expected of all sources in so many seconds at a time of the week."""
-        allocator = self._allocator
-        if self._by_slot is None:
-            per_s = np.bincount(allocator.shape_of, allocator.rate_per_s, len(allocator.shapes))
-            self._by_slot = per_s @ allocator.shapes
-        slot = int((week_s - MONDAY_S) // allocator.grid.slot_s) % allocator.grid.slots
+        grid = self._allocator.grid
+        slot = int((week_s - MONDAY_S) // grid.slot_s) % grid.slots
         return float(self._by_slot[slot]) * seconds
 
     def is_by_age(self, source_id: str) -> bool:
