@@ -134,7 +134,7 @@ def _without_owner(part: bytes, mark: bytes, owners: Mapping[int, frozenset[byte
 def _spellings(profiles: tuple[str, ...]) -> Mapping[bytes, Mapping[int, frozenset[bytes]]]:
     """Return the owners as texts, JSON, HTML, XML and addresses have them, by the mark after them and their length."""
     found: dict[bytes, set[bytes]] = {}
-    for owner, mark in ((_spelled(each), _spelled(MARK)) for each in profiles):
+    for owner, mark in ((_forms_of(each), _forms_of(MARK)) for each in profiles):
         for spelled, its in zip(owner, mark, strict=True):
             found.setdefault(its, set()).add(spelled)
     return {mark: _by_length(its) for mark, its in found.items()}
@@ -145,7 +145,7 @@ def _by_length(owners: Iterable[bytes]) -> Mapping[int, frozenset[bytes]]:
     return {length: frozenset(each for each in owners if len(each) == length) for length in lengths}
 
 
-def _spelled(text: str) -> tuple[bytes, ...]:
+def _forms_of(text: str) -> tuple[bytes, ...]:
     """Return each way in which an answer writes a text."""
     html = escape(text), escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
     found = [escape(text, quote=False).encode(), quote(text, safe="").encode(), quote(text).encode()]

@@ -103,7 +103,7 @@ def unit_text(folder: Path, program: list[str]) -> str:
     """Return a unit of systemd that runs the daemon of a folder for its user."""
     executable, *words = program  # whose variables systemd leaves alone
     arguments = [each.replace("$", "$$") for each in (*words, "--config", str(folder / _SETTINGS), "serve")]
-    command = " ".join(map(_quoted, [executable, *arguments]))
+    command = " ".join(map(_unit_word, [executable, *arguments]))
     return f"""\
 # Made by `proxyd init --systemd`.
 [Unit]
@@ -111,7 +111,7 @@ Description=proxyd, a monitoring proxy
 
 [Service]
 Type=notify
-WorkingDirectory={_escaped(str(folder))}
+WorkingDirectory={_unit_text(str(folder))}
 ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
@@ -123,19 +123,19 @@ KillMode=mixed
 UMask=0077
 NoNewPrivileges=yes
 # Passwords and secrets that profiles name: PROXYD_SMTP_PASSWORD=..., SECRET_HOOK=...
-EnvironmentFile=-{_escaped(str(folder / "environment"))}
+EnvironmentFile=-{_unit_text(str(folder / "environment"))}
 
 [Install]
 WantedBy=default.target
 """
 
 
-def _quoted(word: str) -> str:
+def _unit_word(word: str) -> str:
     """Return a word of a command as systemd reads it."""
-    return '"' + _escaped(word.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+    return '"' + _unit_text(word.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
-def _escaped(text: str) -> str:
+def _unit_text(text: str) -> str:
     return text.replace("%", "%%")
 
 

@@ -66,7 +66,7 @@ def read_other_program(path: Path) -> Moved | SourceList | None:
     if head.startswith(_ZIP):
         return _of_changedetection(_files_of_backup(path), str(path))
     if path.suffix in _YAML:
-        return _moved(_jobs(path), str(path))
+        return _sort_out(_jobs(path), str(path))
     if head.lstrip().startswith(b"{"):
         return _of_json(_json(path.read_bytes()[: _MOST_BYTES + 1], str(path)), str(path))
     return None
@@ -118,13 +118,13 @@ def _json(body: bytes, where: str) -> Any:
 
 def _of_json(found: Any, where: str) -> Moved:
     if "monitorList" in found:
-        return _moved([_monitor(each) for each in _dicts(found["monitorList"])], where)
+        return _sort_out([_monitor(each) for each in _dicts(found["monitorList"])], where)
     if "watching" in found:
         return _of_changedetection({"url-watches.json": found}, where)
     raise ListingError(f"{where} is neither a backup of Uptime Kuma nor one of changedetection.io")
 
 
-def _moved(found: Iterable[Watched | str], where: str) -> Moved:
+def _sort_out(found: Iterable[Watched | str], where: str) -> Moved:
     """Return what can be watched; a text says why something cannot."""
     from proxyd.core.language.syntax.value_checks import address_problem, plain_address
 
@@ -190,7 +190,7 @@ def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
             kept = found.get("settings", {}).get("application", {}).get("tags", {})
             tags |= {uuid: str(tag.get("title", "")) for uuid, tag in kept.items() if isinstance(tag, dict)}
     watches.sort(key=lambda each: str(each.get("date_created", "")))
-    moved = _moved((_page_of(each, tags) for each in watches), where)
+    moved = _sort_out((_page_of(each, tags) for each in watches), where)
     told = any(each.get("notification_urls") for each in [*watches, *_dicts(_applications(files))])
     said = f"{where}: its notification addresses are not taken over: add TELL CHANNEL, or take --to"
     return replace(moved, notes=(*moved.notes, *[said] * told))

@@ -258,7 +258,7 @@ class GoogleReader:
             elif action == "unsubscribe":
                 await self._replace(name, lambda found: DropStatement(found.kind, found.name), by)
             elif profile:  # else a title, which sources do not have
-                await self._replace(name, lambda found: _moved(found, profile), by)
+                await self._replace(name, lambda found: _in_profile(found, profile), by)
         return web.Response(text="OK")
 
     async def _subscribe(self, written: str, profile: str, by: str) -> str:
@@ -294,7 +294,7 @@ class GoogleReader:
         await self._queries.profiles.declare(format_statements([change(written.statement)]), instead_of=known, by=by)
 
 
-def _moved(statement: Statement, profile: str) -> Statement:
+def _in_profile(statement: Statement, profile: str) -> Statement:
     """Return a WATCH in another profile."""
     if not isinstance(statement, Watch):
         raise BadRequestError(f"no WATCH declares {statement.name.value}; change its text on the dashboard")

@@ -84,7 +84,7 @@ class PageLoader:
     limits: RenderLimits
 
 
-async def numbered(address: str) -> str:
+async def with_ip_address(address: str) -> str:
     """Return a DevTools address with the IP address of its host: a Chromium refuses requests for any other name.
 
     With TLS the name stays, because the certificate is for it.
@@ -144,7 +144,7 @@ class Chromium:
         try:
             async with asyncio.timeout(2 * _CONNECT_S):
                 self._playwright = await async_playwright().start()
-                address = await numbered(self._address)
+                address = await with_ip_address(self._address)
                 return await self._playwright.chromium.connect_over_cdp(address, timeout=_CONNECT_S * 1000)
         except (Error, OSError, TimeoutError) as error:
             await self._disconnect()

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from proxyd.probing.browser.chromium import numbered
+from proxyd.probing.browser.chromium import with_ip_address
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ async def test_it_is_asked_by_its_ip_address(
         return [(family, socket.SOCK_STREAM, 6, "", (number, port))]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
-    assert await numbered(address) == asked
+    assert await with_ip_address(address) == asked
