@@ -77,15 +77,16 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        answer = problem(error.status, error.reason, _said(error))
+        answer = problem(error.status, error.reason, _said(error, request.path))
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]
         return answer
 
 
-def _said(error: web.HTTPException) -> str:
+def _said(error: web.HTTPException, path: str) -> str:
     if isinstance(error, web.HTTPNotFound):
-        return "nothing has this address; GET /api/v1/openapi.json lists what there is"
+        routes = "; GET /api/v1/openapi.json lists what there is" if path.startswith("/api/") else ""
+        return f"nothing has this address{routes}"
     return (error.text or "").rstrip(".") + "; send it in several requests" * (error.status == 413)
 
 

@@ -121,6 +121,8 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise ConfigError(["--price tells when the price falls; leave out --match"])
     if options.site and (options.price or options.match or options.css):
         raise ConfigError(["--site tells whether a site answers; leave out --price, --css and --match"])
+    if options.secret is None and any(to.lower().startswith(("http://", "https://")) for to in options.to or ()):
+        raise ConfigError(["a webhook is signed: add --secret with the variable that holds its secret, as SECRET_HOOK"])
     if options.holding and not options.site:
         raise ConfigError(["--holding is what a site must hold; add --site, or use --match"])
 

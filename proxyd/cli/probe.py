@@ -62,7 +62,7 @@ def _line_of_request(asked: ProbeAsked) -> str:
     """Return when a probe that was asked for is made, and what it waits for."""
     if asked["under_way"]:
         return f"{asked['source']}: it is being probed"
-    waits = f", after {asked['waits_for']}" if asked["waits_for"] else ""
+    waits = f"; {asked['waits_for']} allows it no sooner" if asked["waits_for"] else ""
     return f"{asked['source']}: it is probed at {asked['at']}{waits}"
 
 

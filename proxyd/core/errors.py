@@ -307,12 +307,14 @@ def suggest(written: str, known: Iterable[str]) -> str | None:
 
     >>> suggest("channel.item.titel", ["channel.item.title", "channel.item.link"])
     'channel.item.title'
+    >>> suggest("https://example.org/feed", ["example.org/feed"])  # as a source is named that has no other name
+    'example.org/feed'
     """
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.casefold(), name)
     if len(by_folded) > _MOST_COMPARED:
         return None
-    folded = written[:200].casefold()
+    folded = written[:200].casefold().removeprefix("http://").removeprefix("https://")
     close = get_close_matches(folded, by_folded, n=1, cutoff=_CUTOFF if len(folded) > _SHORT else _SHORT_CUTOFF)
     return by_folded[close[0]] if close else None

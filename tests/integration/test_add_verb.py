@@ -365,3 +365,8 @@ def test_a_site_is_added_also_while_it_is_down(
 def test_a_word_to_match_does_not_go_with_a_site(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["add", origin, "--site", "--match", "words"]) != 0
     assert "leave out --price, --css and --match" in capsys.readouterr().err
+
+
+def test_a_webhook_without_a_secret_is_told_the_option(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", origin, "--to", "me@example.org", "--to", "https://hooks.example/x"]) != 0
+    assert "add --secret with the variable" in capsys.readouterr().err

@@ -269,6 +269,8 @@ async def test_an_empty_daemon_has_every_page(tmp_path: Path) -> None:
             status, text = await browser.get(path)
             assert status == (404 if path in GONE else 200), path
             assert "</html>" in text, path
+        status, text = await browser.get("/reading")
+        assert (status, "nothing has this address" in text, "/api/" in text) == (404, True, False)
 
 
 async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> None:

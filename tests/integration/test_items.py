@@ -174,6 +174,8 @@ async def test_a_source_a_rule_and_a_profile_are_probed_now(
                 ]
             with pytest.raises(ApiError, match="there is no source, rule or profile 'rr'"):
                 await asking.probe("rr")
+            with pytest.raises(ApiError, match=re.escape("'https://a/b c'. Did you mean a/b c?")):
+                await asking.probe("https://a/b c")
             await asking.declare('CREATE PROFILE "Empty" AS (DOMAIN "D", USER "u");')
             with pytest.raises(ApiError, match="Empty has no source yet"):
                 await asking.probe("Empty")

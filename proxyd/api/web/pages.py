@@ -278,7 +278,7 @@ class Actions:
         find_source(name, self._profiles.ready())
         (asked,) = self._plans.ask(name)
         wait = duration(asked.at_s - self._clock.time_s())
-        when = f"in {wait}, after {asked.waits_for}" if asked.waits_for else "at once"
+        when = f"in {wait}; {asked.waits_for} allows it no sooner" if asked.waits_for else "at once"
         return _told(request, "it is being probed" if asked.is_under_way else f"it is probed {when}")
 
     async def accept_move(self, request: web.Request) -> web.StreamResponse:
