@@ -110,7 +110,9 @@ def record(folder: Path) -> Iterator[tuple[float, str]]:
     (folder / "profiles/first.profile").unlink()
     yield from type_("proxyd serve &")
     with subprocess.Popen(["proxyd", "serve"], cwd=folder, stdout=DEVNULL, stderr=DEVNULL) as serving:
-        time.sleep(8)
+        ready = ["proxyd", "healthcheck"]
+        while serving.poll() is None and subprocess.run(ready, cwd=folder, stdout=DEVNULL, stderr=DEVNULL).returncode:
+            time.sleep(0.2)
         yield from shown(f"proxyd add {FEED} --match line --name Trains")
         yield from shown("proxyd notifications --follow", 120.0, until="\n")
         yield from shown("proxyd explain 127.0.0.1:8000/trains.rss")
