@@ -153,7 +153,6 @@ def write_trace(path: Path, times: Times, now_s: float) -> None:
         writer = csv.writer(file)
         writer.writerow(("source", "timestamp"))
         writer.writerows((name, time) for time, name in rows)
-    print(f"{path}: {len({name for _, name in rows})} sources, {len(rows)} events", file=sys.stderr)
 
 
 def make(folder: Path) -> None:

@@ -28,6 +28,7 @@ FASTER = 120  # every duration of the configurations is divided by this: 5 minut
 LEAST_MS, LEAST_WINDOW_MS = 500, 1500  # but intervals stay such that a scrape fits, and windows that two do
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 FAULTS = {"ProxydReloadFailed", "ProxydOriginsThrottle", "ProxydDown", "ProxydPlannerMissing"}
+_CHAT = "/run/secrets/alerts_url"
 _DURATION = r"(\d+)(ms|s|m|h|d)\b"
 
 
@@ -45,11 +46,11 @@ def faster(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Where Prometheus answers, and what Alertmanager told its receivers."""
+    """Where Prometheus answers, and the messages that Alertmanager sent to the chat."""
 
     base: str
     session: aiohttp.ClientSession
-    told: list[dict[str, Any]]
+    told: list[dict[str, Any]]  # as Slack takes them
 
     async def get(self, path: str) -> Any:
         """Return what Prometheus says, or nothing while it starts."""
@@ -63,17 +64,17 @@ class Watch:
         found = (await self.get("alerts")).get("alerts", [])
         return {alert["labels"]["alertname"] for alert in found if alert["state"] == "firing"}
 
-    async def ring_if_due(self, name: str) -> dict[str, Any]:
-        """Wait until an alert fires and a receiver was told of it; return what it was told."""
+    async def ring_if_due(self, name: str) -> str:
+        """Wait until an alert fires and the chat was told of it; return the text."""
 
         async def rung() -> bool:
             return name in await self.firing()
 
-        def told() -> list[dict[str, Any]]:
-            return [each for each in self.told if each["labels"]["alertname"] == name and each["status"] == "firing"]
+        def told() -> list[str]:
+            return [str(each["text"]) for each in self.told if each["title"] == f"firing: {name}"]
 
         await eventually(rung, f"{name} fires", state=lambda: self.told)
-        found: list[dict[str, Any]] = await eventually(told, f"{name} is told of", state=lambda: self.told)
+        found: list[str] = await eventually(told, f"{name} is told of", state=lambda: self.told)
         return found[-1]
 
 
@@ -106,20 +107,22 @@ def write(folder: Path, w: World, alertmanager: int) -> tuple[Path, Path]:
     prometheus, receivers = folder / "prometheus.yml", folder / "alertmanager.yml"
     prometheus.write_text(faster(text), encoding="utf-8")
     routes = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text(encoding="utf-8")
-    receivers.write_text(faster(routes.replace("localhost:9099", f"127.0.0.1:{w.origin.port}")), encoding="utf-8")
+    (folder / "alerts_url").write_text(f"http://127.0.0.1:{w.origin.port}/alerts", encoding="utf-8")
+    assert routes.count(_CHAT) == 1
+    receivers.write_text(faster(routes.replace(_CHAT, str(folder / "alerts_url"))), encoding="utf-8")
     return prometheus, receivers
 
 
 @asynccontextmanager
 async def watched(folder: Path, w: World) -> AsyncIterator[Watch]:
-    """Run Prometheus and Alertmanager over a world's daemon; the origin stands for their receivers."""
+    """Run Prometheus and Alertmanager over a world's daemon; the origin stands for the chat."""
     own, alertmanager, told = free_port(), free_port(), list[dict[str, Any]]()
 
     async def take(request: web.Request) -> web.Response:
-        told.extend(json.loads(await request.read())["alerts"])
-        return web.Response()
+        told.extend(json.loads(await request.read())["attachments"])
+        return web.Response(text="ok")
 
-    w.origin.pages |= {"alerts": take, "alerts/critical": take}
+    w.origin.pages["alerts"] = take
     config, routes = write(folder, w, alertmanager)
     commands = [
         ("prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"),
@@ -178,8 +181,7 @@ async def test_faults_of_a_daemon_reach_somebody(tmp_path: Path) -> None:
 
             w.daemon.declare("CREATE NONSENSE", "broken")
             told = await watch.ring_if_due("ProxydReloadFailed")
-            assert told["annotations"]["runbook_url"] == "docs/runbook.md#proxydreloadfailed"
-            assert told["annotations"]["summary"].endswith(f"127.0.0.1:{w.daemon.port} runs on the old ones")
+            assert told.endswith(f"127.0.0.1:{w.daemon.port} runs on the old ones docs/runbook.md#proxydreloadfailed\n")
             (w.daemon.profiles / "broken.profile").unlink()
 
             async def mended() -> bool:
@@ -189,18 +191,16 @@ async def test_faults_of_a_daemon_reach_somebody(tmp_path: Path) -> None:
 
             throttles = True
             told = await watch.ring_if_due("ProxydOriginsThrottle")
-            assert re.fullmatch(r"[\d.]+% of the probes are answered 429 or 503", told["annotations"]["summary"])
-            assert told["labels"]["severity"] == "warning"
+            assert re.match(r"[\d.]+% of the probes are answered 429 or 503 docs/", told)
 
             await w.daemon.kill()
-            told = await watch.ring_if_due("ProxydDown")
-            assert told["labels"] | {"severity": "critical", "job": "proxyd"} == told["labels"]
+            await watch.ring_if_due("ProxydDown")
 
             async def nobody_plans() -> bool:
                 return {"ProxydPlannerMissing", "ProxydProberMissing"} <= await watch.firing()
 
             await eventually(nobody_plans, "Prometheus misses the planner", state=lambda: watch.told)
-            assert {each["labels"]["alertname"] for each in watch.told} & FAULTS == FAULTS - {"ProxydPlannerMissing"}
+            assert {each["title"].split(": ")[1] for each in watch.told} & FAULTS == FAULTS - {"ProxydPlannerMissing"}
             await w.daemon.start()
 
             async def well_again() -> bool:
