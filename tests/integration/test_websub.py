@@ -209,7 +209,7 @@ async def test_a_hub_that_a_source_names_is_asked_and_verifies_before_it_answers
 
 
 async def test_while_a_hub_pushes_only_safety_probes_are_planned(subscribed: World) -> None:
-    await subscribed.probe(*[item(f"n{n}", T0 - 60 * n) for n in range(30)])
+    await subscribed.probe(*[item(f"n{n}", T0 - 60 * n) for n in range(30)])  # before the hub promised anything
     planned = subscribed.next_probe()
     assert planned.probe.reason is Reason.SAFETY
     assert planned.start_s == pytest.approx(T0 + 6 * 3600.0, abs=10.0)
@@ -278,16 +278,21 @@ async def test_probes_come_back_when_a_lease_ends_that_the_hub_does_not_renew(su
     assert subscribed.next_probe().probe.reason is Reason.DETECTION
 
 
-async def test_a_hub_that_misses_items_twice_is_left_for_a_week(subscribed: World) -> None:
-    for round_number in (1, 2):
-        subscribed.clock.jump(6 * 3600.0)
-        assert subscribed.subscription.misses == round_number - 1
-        await subscribed.probe(item(f"missed {round_number}", subscribed.clock.time_s() - 3600))
-    assert subscribed.status() is SubscriptionStatus.DEMOTED
+async def test_a_hub_that_leaves_items_out_is_not_relied_on_until_it_pushes_more(subscribed: World) -> None:
+    subscribed.clock.jump(6 * 3600.0)
+    await subscribed.probe(item("left out", subscribed.clock.time_s() - 3600))
     assert subscribed.next_probe().probe.reason is Reason.DETECTION
+    due_s = subscribed.next_probe().start_s
+    subscribed.clock.jump(600.0)
+    await subscribed.hub.push("pushed", _gmt(subscribed.clock.time_s() - 5))
     assert len(await subscribed.notified()) == 2
-    await subscribed.look(after_s=8 * DAY_S)
-    assert subscribed.status() is SubscriptionStatus.ACTIVE
+    assert subscribed.subscription.left_out == 0.5
+    assert subscribed.next_probe().start_s == pytest.approx(
+        due_s, abs=3600.0
+    )  # what it leaves out does not wait longer
+    subscribed.clock.jump(600.0)
+    await subscribed.hub.push("another", _gmt(subscribed.clock.time_s() - 5))
+    assert subscribed.next_probe().probe.reason is Reason.SAFETY
 
 
 async def test_a_hub_may_deny_and_is_asked_again_after_a_day(world: World) -> None:

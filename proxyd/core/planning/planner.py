@@ -171,10 +171,11 @@ class Planner:
                 self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def note_push(self, source_id: str, now_s: float, *, learn: Learn = _learn_nothing) -> None:
-        """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
+        """Note that a hub showed new items of a source; if it leaves out few, this is as good as a probe, and free."""
         source = self.sources.get(source_id)
         if source is not None:
-            source.note_seen(now_s, self.settings.grid.chronon_at(now_s))
+            if source.is_pushed(now_s):  # else the items that it leaves out would never be looked for
+                source.note_seen(now_s, self.settings.grid.chronon_at(now_s))
             learn(source)
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 

@@ -199,8 +199,12 @@ class SourcePlacement:
         """Note until when the hub of a source pushes; this decides which probes it needs."""
         planned = self._planner.sources.get(source_id)
         if planned is not None:
-            planned.pushed_until_s = self._hubs.pushes_until_s(source_id)
+            self._note_hub(planned)
             self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
+
+    def _note_hub(self, planned: PlannedSource) -> None:
+        planned.pushed_until_s = self._hubs.pushes_until_s(planned.source_id)
+        planned.left_out = self._hubs.left_out(planned.source_id)
 
     def record(self, outcome: ProbeOutcome, observation: Observation) -> SourceRecord | None:
         """Return how a source will stand once the planner has taken an outcome in, or ``None`` if it is not planned."""
@@ -211,7 +215,8 @@ class SourcePlacement:
         coming = planned.copy()
         self._follow(coming, outcome, observation)
         if outcome.is_push:
-            coming.note_seen(now_s, self._grid.chronon_at(now_s))
+            if coming.is_pushed(now_s):
+                coming.note_seen(now_s, self._grid.chronon_at(now_s))
         elif outcome.kind.is_success:
             coming.note_seen(now_s, self._planner.in_flight.get(coming.source_id))
         self.update_demands(coming, outcome, observation)
@@ -234,7 +239,7 @@ class SourcePlacement:
         if planned is None:
             return
         state, source = observation.state, self._known.compiled.sources[planned.source_id]
-        planned.pushed_until_s = self._hubs.pushes_until_s(planned.source_id)
+        self._note_hub(planned)
         planned.not_before_s = state.not_before_s
         planned.fresh_until_s = state.fresh_until_s
         planned.matching = self._known.matching(source.source_id)
@@ -320,6 +325,7 @@ class SourcePlacement:
             gaps=state.fit.gaps,
             matching=self._known.matching(source.source_id),
             pushed_until_s=self._hubs.pushes_until_s(source.source_id),
+            left_out=self._hubs.left_out(source.source_id),
             probe_units=source.probe_units,
         )
         if old is not None:

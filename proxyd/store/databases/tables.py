@@ -206,6 +206,7 @@ subscriptions = Table(
     Column("due_s", Float, nullable=False),
     Column("lease_until_s", Float, nullable=False),
     Column("failures", Integer, nullable=False),
+    Column("told", Integer, nullable=False),
     Column("misses", Integer, nullable=False),
     Column("pushes", Integer, nullable=False),
     Column("last_push_s", Float),

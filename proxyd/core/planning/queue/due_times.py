@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isinf
+from math import inf, isinf, sqrt
 from typing import NamedTuple
 from zlib import crc32
 
@@ -21,6 +21,7 @@ NEVER_CHRONONS = 10**9  # until a source that nothing wakes
 _LEAST_PRICE = 1e-9
 _LEARNS_EVERY_S = 900.0  # to twice that
 _LONGEST_S = 30 * 86400.0
+_LONGEST_SAFE_S = 86400.0  # after which a hub that has died is noticed
 
 
 class DueTime(NamedTuple):
@@ -185,9 +186,14 @@ class DueTimes:
         return source.last_seen_s + items / source.rate_per_s if planned_s is None else planned_s
 
     def safety_s(self, source: PlannedSource) -> float:
-        """Return when a source whose hub pushes gets a safety probe."""
+        """Return when a source whose hub pushes gets a safety probe: after the mean gap that its plan gives it."""
         asked_s = source.log.starts_s[-1] if source.log.starts_s else source.last_seen_s or 0.0
-        return asked_s + self._settings.safety_s
+        gap_s = None if self.week is None else self.week.mean_gap_s(source.source_id)
+        if gap_s is None or not source.demands.is_priced:
+            return asked_s + self._settings.safety_s
+        # The best gap grows with the root of one over the rate; without its hub the source would have this one.
+        without_hub_s = gap_s * sqrt(source.left_out)
+        return asked_s + min(gap_s, max(without_hub_s, _LONGEST_SAFE_S))
 
     def spare_from_s(self, source: PlannedSource) -> float:
         """Return when a source that is not due may have what others leave of the budget, in unix seconds."""

@@ -35,6 +35,7 @@ class PlannedSource:
     learns_until_s: float = 0.0  # until when it is probed often because it is new
     skipped_s: float = 0.0  # when it was last due because it is new, and could not be probed
     pushed_until_s: float = 0.0  # a hub pushes until then: only safety probes and fixed ones are made before
+    left_out: float = 1.0  # the part of its items that the hub is expected not to push
     throttle_scope: str = ""  # the hosts that a throttle of it silences; only its own if this is empty
     hidden: float = 0.0  # items that may wait because siblings changed, besides those its rate expects
     hidden_since_s: float = 0.0  # the time of the item of a sibling that says so
@@ -49,8 +50,12 @@ class PlannedSource:
 
     @property
     def weight_at_price(self) -> float:
-        """The cost of a delay for the rules that want a probe when it is worth its price; 0 without such rules."""
-        return self.weight if self.demands.is_priced else 0.0
+        """The cost of a delay for the rules that want a probe when it is worth its price; 0 without such rules.
+
+        Of a source whose hub pushes, only what the hub leaves out waits for a probe.
+        """
+        waiting = self.left_out if self.pushed_until_s > (self.last_seen_s or inf) else 1.0
+        return self.weight * waiting if self.demands.is_priced else 0.0
 
     @property
     def passing(self) -> float:

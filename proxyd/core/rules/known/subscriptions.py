@@ -1,7 +1,7 @@
-"""WebSub subscriptions: when to subscribe, when to renew, and when to stop believing a hub. No I/O.
+"""WebSub subscriptions: when to subscribe, when to renew, and how far to believe a hub. No I/O.
 
-A source whose hub pushes needs only a few probes: safety probes check that the hub still pushes everything. A hub that
-missed items twice in a row is not used for a week.
+A source whose hub pushes needs fewer probes, by what the hub leaves out: safety probes find that. A hub that leaves out
+most items is not relied on, but what it pushes is taken in.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SHORTEST_LEASE_S, LONGEST_LEASE_S = 300.0, 30 * 86400.0  # a shorter lease is no
 _RENEW_AT = 2 / 3  # part of the lease after which it is renewed
 _VERIFY_WITHIN_S = 3600.0  # a hub that accepted a request has this long to verify it
 FIRST_RETRY_S, LONGEST_RETRY_S = 300.0, 86400.0
-DEMOTED_S = 7 * 86400.0
 _CHANGE_S = 86400.0  # a source may name another hub once in this time
-_MISSES = 2  # safety probes in a row that find items that were not pushed
+_REMEMBERED = 32  # items; with more, both kinds are halved, so that a hub that changes is noticed
+_BELIEVED = 0.4  # the largest part left out with which a hub saves probes
 _GRACE_S = 60.0  # a push may come this long after its item
 JITTER = 0.1
 
@@ -34,7 +34,6 @@ class SubscriptionStatus(Enum):
     REQUESTED = "requested"  # accepted by the hub, not verified yet
     ACTIVE = "active"
     DENIED = "denied"  # by the hub; requested again at ``due_s``
-    DEMOTED = "demoted"  # it missed items; requested again at ``due_s``
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +56,39 @@ class Subscription:
     verified_s: float = 0.0
     lease_until_s: float = 0.0
     failures: int = 0  # requests in a row that failed or were not verified
-    # ``misses``, ``pushes``: safety probes in a row that found items that were not pushed, and the total number of
-    # pushes received
+    # ``told``, ``misses``: of the last items, those that were pushed and those that a probe found before
+    told: int = 0
     misses: int = 0
-    pushes: int = 0
+    pushes: int = 0  # the total number of pushes received
     # ``last_push_s``, ``chosen_s``: when the last push came, and when the source named this hub
     last_push_s: float | None = None
     chosen_s: float = 0.0
 
     def is_active(self, now_s: float) -> bool:
-        """Whether the hub is believed to push everything."""
+        """Whether the hub has promised to push everything until later."""
         return self.status is SubscriptionStatus.ACTIVE and now_s < self.lease_until_s
+
+    @property
+    def left_out(self) -> float:
+        """The part of the source's items that the hub is expected not to push (Jeffreys' estimate).
+
+        >>> [replace(_NEW, told=told, misses=misses).left_out for told, misses in ((0, 0), (9, 0), (1, 8))]
+        [0.5, 0.05, 0.85]
+        """
+        return (self.misses + 0.5) / (self.told + self.misses + 1.0)
+
+    @property
+    def relied_on_until_s(self) -> float:
+        """Until when the hub saves probes, in unix seconds; 0 if it leaves out too much."""
+        is_new = not self.told and not self.misses
+        return self.lease_until_s if is_new or self.left_out <= _BELIEVED else 0.0
 
     def is_due(self, now_s: float) -> bool:
         """Whether a request must be sent."""
         return now_s >= self.due_s
+
+
+_NEW = Subscription("", "", "", "")
 
 
 def discover_hubs(
@@ -119,7 +136,6 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> tu
         verified_s=now_s,
         lease_until_s=now_s + lease_s,
         failures=0,
-        misses=0,
     )
     return challenge, verified
 
@@ -134,20 +150,23 @@ def _after_probe(known: Subscription, found: Sequence[StoredEvent], *, started_s
     """Return the subscription after a probe ``found`` events of its source, none of them pushed before."""
     if not known.is_active(started_s):
         return known
-    times = [event.event_s for event in found if not event.seed]
-    # items of the last minute may still be on their way
-    if not any(known.verified_s < time_s < started_s - _GRACE_S for time_s in times):
-        return replace(known, misses=0)
-    if known.misses + 1 < _MISSES:
-        return replace(known, misses=known.misses + 1)
-    return replace(
-        known,
-        status=SubscriptionStatus.DEMOTED,
-        is_asked=False,
-        misses=0,
-        due_s=started_s + DEMOTED_S,
-        lease_until_s=0.0,
-    )
+    # items of the last minute may still be on their way; the time of an item that carries none is when it was found
+    late = [
+        event
+        for event in found
+        if not event.seed
+        and known.verified_s < event.event_s
+        and (event.event_s < started_s - _GRACE_S or not event.exact)
+    ]
+    return _count(known, 0, len(late))
+
+
+def _count(known: Subscription, told: int, misses: int) -> Subscription:
+    """Return the subscription after so many more items were pushed or left out."""
+    told, misses = known.told + told, known.misses + misses
+    while told + misses > _REMEMBERED:
+        told, misses = told // 2, misses // 2
+    return replace(known, told=told, misses=misses)
 
 
 class Hubs:
@@ -249,9 +268,14 @@ class Hubs:
         return sum(each.is_active(now_s) for each in self._known.values())
 
     def pushes_until_s(self, source_id: str) -> float:
-        """Return until when a source's hub pushes, in unix seconds, or 0 if none does."""
+        """Return until when a source's hub saves probes, in unix seconds, or 0 if none does."""
         known = self._known.get(source_id)
-        return 0.0 if known is None else known.lease_until_s
+        return 0.0 if known is None else known.relied_on_until_s
+
+    def left_out(self, source_id: str) -> float:
+        """Return the part of a source's items that its hub is expected not to push; 1 without one."""
+        known = self._known.get(source_id)
+        return 1.0 if known is None else known.left_out
 
     def follow(self, outcome: ProbeOutcome, found: Sequence[StoredEvent]) -> Subscription | None:
         """Return the source's subscription if an outcome, and the events ``found`` by it, changed it."""
@@ -263,6 +287,7 @@ class Hubs:
             if before is not None and before.callback_id and after.hub != before.hub:
                 self._leave(before)
         if after is not None and outcome.is_push:
+            after = _count(after, sum(not event.seed for event in found), 0)
             after = replace(after, pushes=after.pushes + 1, last_push_s=outcome.finished_s)
         elif after is not None and outcome.kind.is_success:
             after = _after_probe(after, found, started_s=outcome.started_s)

@@ -10,7 +10,6 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.known.subscriptions import (
-    DEMOTED_S,
     Hubs,
     Subscription,
     SubscriptionStatus,
@@ -88,15 +87,39 @@ def test_a_hub_over_tls_is_chosen_before_one_in_the_clear() -> None:
     assert discover_hubs(None, "s", URL, named, now_s=T0).hub == "https://b.example/"
 
 
-def test_anything_that_was_not_pushed_counts_as_missed_and_failures_count_for_nothing() -> None:
+def test_anything_that_was_not_pushed_counts_as_left_out_and_failures_count_for_nothing() -> None:
     made = hubs()
     for n, kind in ((1, EventKind.UPDATE), (2, EventKind.DELETE)):
         made.follow(probe(T0 + n * 6 * HOUR_S), [found(kind, T0 + n * 6 * HOUR_S - HOUR_S)])
         made.follow(probe(T0 + n * 6 * HOUR_S + 60, OutcomeKind.TIMEOUT), [])
     known = made.of("s")
     assert known is not None
-    assert (known.status, known.due_s) == (SubscriptionStatus.DEMOTED, T0 + 12 * HOUR_S + DEMOTED_S)
-    assert answer(known, GRANTED, now_s=T0 + 13 * HOUR_S)[1] == known
+    assert (known.told, known.misses, known.status) == (0, 2, SubscriptionStatus.ACTIVE)
+    assert made.pushes_until_s("s") == 0.0
+
+
+def test_an_item_without_a_time_counts_as_left_out_by_whoever_finds_it() -> None:
+    made = hubs()
+    made.follow(probe(T0 + HOUR_S), [found(EventKind.INSERT, T0 + HOUR_S)])
+    assert made.left_out("s") == 0.75
+
+
+def test_a_hub_that_changes_is_believed_and_doubted_within_some_items() -> None:
+    made, at_s = hubs(), T0
+
+    def after(pushed: int, probed: int) -> float:
+        nonlocal at_s
+        for n in range(pushed + probed):
+            at_s += HOUR_S
+            outcome = replace(probe(at_s), is_push=n < pushed)
+            made.follow(outcome, [found(EventKind.INSERT, at_s - 120.0)])
+        return made.left_out("s")
+
+    assert after(100, 0) < 0.03
+    assert after(0, 20) > 0.4
+    assert made.pushes_until_s("s") == 0.0
+    assert after(12, 0) < 0.4
+    assert made.pushes_until_s("s") == T0 + 10 * 86400.0
 
 
 def test_what_came_before_the_hub_verified_was_not_its_business() -> None:
