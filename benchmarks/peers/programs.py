@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -60,12 +61,21 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program: its requirement for pip, whether it is a daemon or called by cron, and how it is set up."""
+    """A program: its requirement for pip, whether it is a daemon or called by cron, and how it is set up.
+
+    One that is no package for pip is the ``command`` that a package of Debian has installed.
+    """
 
     name: str
     requirement: str
     is_daemon: bool
     set_up: Callable[[Setup], Ready]
+    command: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is installed, or pip can install it."""
+        return not self.command or shutil.which(self.command) is not None
 
 
 def _proxyd(setup: Setup) -> Ready:
@@ -189,6 +199,13 @@ def _feed2exec(setup: Setup) -> Ready:
     return Ready(command, first=[[*command, "--catchup"]])
 
 
+def _newsboat(setup: Setup) -> Ready:
+    setup.write("urls", "\n".join(setup.feeds) + "\n")
+    setup.write("config", "reload-threads 10\n")
+    script = [str(setup.python), "-S", "-E", str(_CALLS / "poll_newsboat.py")]
+    return Ready([*script, shutil.which("newsboat") or "newsboat", str(setup.folder), setup.receiver])
+
+
 PROGRAMS = (
     Program("proxyd", "", True, _proxyd),
     Program("changedetection.io", "changedetection.io==0.60.10", True, _changedetection),
@@ -197,6 +214,7 @@ PROGRAMS = (
     Program("webchanges", "webchanges==3.37.0", False, _webchanges),
     Program("rss2email", "rss2email==3.14", False, _rss2email),
     Program("feed2exec", "feed2exec==0.23.0", False, _feed2exec),
+    Program("newsboat", "", False, _newsboat, command="newsboat"),
 )
 
 

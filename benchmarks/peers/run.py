@@ -2,7 +2,8 @@
 
 Run ``python benchmarks/peers/run.py`` (it installs each program in an environment of its own); ``--programs proxyd
 reader``, ``--mixes uneven``, ``--quick``. A day of the sources takes ``--day`` seconds. Programs that are called are
-called every ``--every`` seconds, which is what proxyd's budget allows too. Needs Linux: it reads /proc.
+called every ``--every`` seconds, which is what proxyd's budget allows too. newsboat takes part if it is installed.
+Needs Linux: it reads /proc.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.quick:
         asked.feeds, asked.length, asked.every, asked.day = 10, 60.0, 5.0, 40.0
-    programs = [each for each in PROGRAMS if not asked.programs or each.name in asked.programs]
+    programs = [each for each in PROGRAMS if (each.name in asked.programs if asked.programs else each.is_here)]
     pythons = {each.name: install(each, asked.environments) for each in programs}
     found: list[dict[str, Any]] = []
     for seed in range(asked.seed, asked.seed + asked.runs):

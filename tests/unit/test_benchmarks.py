@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,9 +42,12 @@ def test_it_runs(path: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_proxyd_is_told_beside_its_peers_is_told_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["proxyd", "newsboat"])
+def test_what_a_peer_is_told_is_told_once(program: str, tmp_path: Path) -> None:
+    if program == "newsboat" and shutil.which(program) is None:
+        pytest.skip("newsboat is not installed")
     script = Path(__file__).parents[2] / "benchmarks" / "peers" / "run.py"
-    command = [sys.executable, str(script), "--quick", "--json", "--programs", "proxyd", "--mixes", "uneven", "faults"]
+    command = [sys.executable, str(script), "--quick", "--json", "--programs", program, "--mixes", "uneven", "faults"]
     ended = subprocess.run([*command, "--environments", str(tmp_path)], check=False, capture_output=True, timeout=240)
     assert (ended.returncode, ended.stderr) == (0, b"")
     found = json.loads(ended.stdout)
