@@ -188,7 +188,9 @@ def _all_gaps(factors: Floats, weights: Floats, prices: Floats, losses: Losses, 
     lost = np.zeros((*gaps.shape, STEPS + 1))
     short = np.flatnonzero(~is_long)
     links = (_paths_with_losses if losses else _paths_of_delay)(sums, by_level[short], weeks[short])
-    gaps[short], lost[short] = links - np.arange(slots), sums.lost(np.arange(slots), links)
+    gaps[short] = links - np.arange(slots)
+    if losses != NO_LOSSES:  # a step that costs nothing counts what is in time
+        lost[short] = sums.lost(np.arange(slots), links)
     _fill_dense(factors * weights, by_level, losses, gaps, lost)
     gaps[is_long], lost[is_long] = _whole_weeks(sums, by_level[is_long], losses)
     return lost
@@ -210,12 +212,13 @@ def _paths_of_delay(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
     L, A, G, reach = flat(sums.L), flat(sums.A), flat(sums.G), flat(np.arange(1, size + 1))
     best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
     link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
-    found = np.empty(prices.shape, dtype=np.int64)
+    found, unpriced, base = np.empty(prices.shape, dtype=np.int64), sums.A * sums.L - sums.G, np.empty(size)
     for row, ahead in enumerate(weeks.tolist()):
         edges = ahead * slots + 1
-        base = np.append(np.tile(prices[row], ahead), prices[row, 0]) + (sums.A * sums.L - sums.G)[:edges]
+        base[: edges - 1] = (unpriced[: edges - 1].reshape(ahead, slots) + prices[row]).ravel()
+        base[edges - 1] = unpriced[edges - 1] + prices[row, 0]
         fill_paths(
-            L[:edges], A, G, flat(base), reach, 1e-12 * edges, False, best, link, links, lines, heights, slopes
+            L[:edges], A, G, flat(base[:edges]), reach, 1e-12 * edges, False, best, link, links, lines, heights, slopes
         )  # fmt: skip
         found[row] = link[:slots]
     return found
@@ -239,6 +242,11 @@ def _fill_dense(rate: Floats, by_level: Floats, losses: Losses, gaps: Floats, lo
 
     k probes in a slot of rate r cost r / 2k for delay and k prices.
     """
+    if losses == NO_LOSSES:  # then only where a price is low
+        low = np.flatnonzero(np.any(rate >= 4 * by_level, axis=1))
+        many = np.maximum(1.0, np.floor(0.5 + np.sqrt(0.25 + rate / (2 * by_level[low]))))
+        gaps[low] = np.where(many > 1, 1 / many, gaps[low])
+        return
     many = np.maximum(1.0, np.floor(0.5 + np.sqrt(0.25 + rate / (2 * by_level))))
 
     def cost(k: Floats, rows: NDArray[np.bool_]) -> Floats:
@@ -276,6 +284,8 @@ def _whole_weeks(sums: GapSums, prices: Floats, losses: Losses) -> tuple[Floats,
     ahead = (cheapest[:, None] % slots - edge) % slots
     whole = weeks[np.arange(len(prices)), cheapest // slots]
     gaps: Floats = np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
+    if losses == NO_LOSSES:
+        return gaps, np.zeros(STEPS + 1)
     return gaps, _lost_in_weeks(gaps, kept[:, (edge + gaps.astype(np.int64)) % slots], losses)
 
 
@@ -295,14 +305,16 @@ def _orbits(gaps: Floats, costs: WeekCosts, lost: Floats) -> tuple[Floats, Float
     after = following
     for _ in range(slots.bit_length()):  # twice as many probes each time, until all are on the cycle
         after = np.take_along_axis(after, after, axis=1)
-    on_cycle, place = np.zeros(gaps.shape), after[:, 0]
+    on_cycle, place = np.zeros(gaps.shape, dtype=np.bool_), after[:, 0]
     while True:
-        on_cycle[row, place] = 1.0
+        on_cycle[row, place] = True
         place = following[row, place]
         if np.all(on_cycle[row, place]):
             break
     several *= on_cycle
     probes, passed = several.sum(axis=1), (several * gaps).sum(axis=1)
-    total = (several * costs.between(0, slot, slot + gaps)).sum(axis=1)
-    shares = np.einsum("rs,rsk->rk", on_cycle, lost)
+    rows, starts = np.nonzero(on_cycle)
+    waiting = several[on_cycle] * costs.between(0, slot[starts], starts + gaps[on_cycle])
+    total = np.bincount(rows, waiting, levels)
+    shares = np.array([np.bincount(rows, each, levels) for each in lost[on_cycle].T]).T
     return probes / passed, total / passed, several * (slots / passed)[:, None], shares / passed[:, None]
