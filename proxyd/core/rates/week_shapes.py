@@ -14,7 +14,8 @@ from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 
 _CONCENTRATIONS = np.array([2.0**power for power in range(-3, 14)])
 _ROUNDS = 30
-_SURE_OF_HOUR = 0.6  # the probability of an hour and its neighbours, from which on a source follows it
+_HOURS_LATER = np.arange(-24, 24)  # by which a source may follow a shape
+_SURE_OF_HOUR = 0.6  # the probability of an hour of the day and its neighbours, from which on a source follows it
 _TRUST_ITEMS = 20_000.0  # items after which earlier ones count half for the trust in weeks
 _LEAST_FACTOR = 1e-3
 _TRUSTED = tuple((3.0 * np.log(np.maximum(np.linspace(0.0, 1.0, 11), 0.01))).tolist())  # at first, 0.84 on average
@@ -226,8 +227,9 @@ _NATS_TO_MOVE = 3.0
 def one_shape_moved(counts: Floats, passed: Floats, learned: WeekShapes, *, dispersion: float = 1.0) -> WeekShapes:
     """Return one shape that each source follows some hours earlier or later, if it explains far more than ``learned``.
 
-    Offices in many zones, or shops of many countries, share a week, but not the hours of a day. A mixture over 24
-    hours, fitted by EM; sources that say too little of their hour follow the mean over all.
+    Offices in many zones, or shops of many countries, share a week, but not the hours of a day. A mixture over a day
+    either way, fitted by EM: one that were turned within the day would give some of them the weekend of others. Sources
+    that say too little of their hour follow the mean over all.
 
     Parameters
     ----------
@@ -255,12 +257,12 @@ def one_shape_moved(counts: Floats, passed: Floats, learned: WeekShapes, *, disp
         if np.allclose(new, shape, rtol=1e-3, atol=1e-4):
             break
         shape = new
-    score = float(np.logaddexp.reduce(logs, axis=1).sum()) - len(seen) * float(np.log(24))
+    score = float(np.logaddexp.reduce(logs, axis=1).sum()) - len(seen) * float(np.log(len(_HOURS_LATER)))
     score -= 0.5 * _freedom(shape) * float(np.log(max(2.0, seen.sum())))
     if score <= _evidence(seen, passed, learned.shapes) + _NATS_TO_MOVE * len(seen):
         return learned
     of_source, ahead_h = hours_ahead(counts, passed, shape, dispersion=dispersion)
-    return WeekShapes(np.array([shape, moved(shape).mean(axis=0)]), of_source, learned.dispersion, ahead_h)
+    return WeekShapes(np.array([shape, belongs.mean(axis=0) @ moved(shape)]), of_source, learned.dispersion, ahead_h)
 
 
 def hours_ahead(counts: Floats, passed: Floats, shape: Floats, *, dispersion: float) -> tuple[Ints, Ints]:
@@ -275,10 +277,11 @@ def hours_ahead(counts: Floats, passed: Floats, shape: Floats, *, dispersion: fl
     ([0, 1], [-2, 0])
     """
     belongs = _shares(_log_likelihoods(counts / dispersion, passed, moved(shape)))
-    hour = np.argmax(belongs, axis=1)
-    near = np.stack([belongs[np.arange(len(hour)), (hour + by) % 24] for by in (-1, 0, 1)]).sum(axis=0)
+    place = np.argmax(belongs - 1e-6 * np.abs(_HOURS_LATER), axis=1)  # of equals the nearest
+    of_day = belongs[:, :24] + belongs[:, 24:]  # where all days are alike, nothing tells which day it is
+    near = np.stack([of_day[np.arange(len(place)), (place + by) % 24] for by in (-1, 0, 1)]).sum(axis=0)
     is_known = near > _SURE_OF_HOUR
-    return np.where(is_known, 0, 1), np.where(is_known, -hour, 0)
+    return np.where(is_known, 0, 1), np.where(is_known, -_HOURS_LATER[place], 0)
 
 
 def _shares(logs: Floats) -> Floats:
@@ -289,17 +292,17 @@ def _shares(logs: Floats) -> Floats:
 
 def _moved_back(belongs: Floats, values: Floats) -> Floats:
     """Return the sum of values by source and hour of the week, each moved to where its source belongs."""
-    moved_back = [np.roll(row, -hour) for hour, row in enumerate(belongs.T @ values)]
+    moved_back = [np.roll(row, -hour) for hour, row in zip(_HOURS_LATER.tolist(), belongs.T @ values, strict=True)]
     return np.asarray(np.sum(moved_back, axis=0))
 
 
 def moved(shape: Floats) -> Floats:
-    """Return a shape as sources show it that follow it 0 to 23 hours later, shape (24, 168).
+    """Return a shape as sources show it that follow it a day earlier to 23 hours later, shape (48, 168).
 
-    >>> moved(np.arange(168.0))[2, :3].tolist()
+    >>> moved(np.arange(168.0))[26, :3].tolist()
     [166.0, 167.0, 0.0]
     """
-    return np.array([np.roll(shape, hour) for hour in range(24)])
+    return np.array([np.roll(shape, hour) for hour in _HOURS_LATER.tolist()])
 
 
 def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
