@@ -218,6 +218,12 @@ class ModelFit:
         """Variance over mean of the items that a probe finds, at least 1; batches and wrong rates raise it."""
         return max(1.0, (self.spread + _CALM) / (self.expected + _CALM))
 
+    def since_turn(self, turned_s: float) -> ModelFit:
+        """Return the fit as of a week that turned: what was seen before says nothing of it."""
+        if self.as_of_s is None or self.as_of_s >= turned_s or (not self.score and self.week_off_since_s is None):
+            return self
+        return replace(self, score=0.0, week_off_since_s=None)
+
     def _rate_is_off(self, dispersion: float, *, week_s: float) -> bool:
         """Whether a whole week's items were far more or far fewer than expected, beyond chance."""
         if self.since_s is None or self.as_of_s is None or self.as_of_s - self.since_s < week_s:
@@ -255,6 +261,7 @@ class SourceModel:
     cycle: Cycle = field(default_factory=Cycle)
     ahead_s: float = 0.0  # offset from UTC of the zone in which its week is counted
     dispersion: float = 1.0  # of the fleet's items by hour; evidence counts less by this factor
+    turned_s: float = 0.0  # when all weeks turned, and it with them
 
     def expect(self, since_s: float, until_s: float) -> tuple[float, float]:
         """Return the items expected in (``since_s``, ``until_s``], and their waits at its end in item-seconds."""
@@ -267,13 +274,15 @@ class SourceModel:
 
     def model_to_plan_by(self, fit: ModelFit) -> SourceModel:
         """Return the model for planning the source: with an even week while its own is off."""
-        return self if fit.week_off_since_s is None else replace(self, sums=None)
+        is_on = fit.week_off_since_s is None or fit.since_turn(self.turned_s).week_off_since_s is None
+        return self if is_on else replace(self, sums=None)
 
     def judge(self, fit: ModelFit, evidence: Evidence) -> ModelFit:
         """Return the fit after a probe; the model must be the one from before the probe."""
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
             return fit
+        fit = fit.since_turn(self.turned_s) if self.turned_s > 0 else fit
         # The week is judged by its own shape even while it is off, so that it can recover; the rate by the plan.
         even = self.rate_per_s * gap_s
         by_week = even if self.sums is None else self.expect(evidence.since_s, evidence.until_s)[0]

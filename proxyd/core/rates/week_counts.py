@@ -77,6 +77,12 @@ class WeekCounts:
         since_s = max(self.since_s, now_s - WEEK_S)
         return replace(self, packed=pack(self.counts * share), squares=self.squares * share, since_s=since_s)
 
+    def turned(self, by_h: int, at_s: float) -> WeekCounts:
+        """Return the counts after the week turned by some hours, unless they were counted since."""
+        if self.as_of_s >= at_s:
+            return self
+        return replace(self.fade(at_s), packed=pack(np.roll(self.counts, by_h)))
+
     def fade(self, now_s: float) -> WeekCounts:
         """Return the counts discounted to ``now_s``."""
         fade = 2.0 ** (-max(0.0, now_s - self.as_of_s) / HALF_LIFE_S)

@@ -354,4 +354,6 @@ class Decider:
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
         """Detect by a new plan of the week from now on, in parts; sources probed meanwhile are planned again."""
         self._hints.siblings = week.siblings
+        if week.turned_h:
+            self.known.estimates.turn_weeks(week.turned_h, now_s)
         return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))

@@ -21,6 +21,8 @@ from proxyd.core.politeness.host_budgets import HostBudgets
 from proxyd.core.rates.siblings import BIN_S, TOGETHER_S, concentrations, late_share, siblings_of, together
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
+from proxyd.core.rates.week_shapes import WeekShapes
+from proxyd.core.rates.week_turns import LONGEST_S, hours_turned
 from proxyd.core.rules.known.estimates import zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
@@ -116,7 +118,7 @@ class Fleet:
         self._changes = changes
         self._slot_factor = None if week is None else week.slot_factor
         self._trust = self._known.estimates.trust.share
-        self._turned_s = self._known.estimates.all_turned_s
+        self._turned_s = max(self._known.estimates.all_turned_s, self._known.estimates.moved_s)
         self._cycle = self._known.estimates.cycle
         self.price_item_s = 0.0 if settings.spend or settings.price_item_s is None else settings.price_item_s
         most_per_s = [(self._budgets.most_per_s(host), self._asked_of[host]) for host in self._hosts]
@@ -153,6 +155,9 @@ class Fleet:
             (before if change[0] * TOGETHER_S < self._turned_s else since).append(change)
         batches = max(together(before, self._turned_s), together(since, self._week_s))
         weeks = fleet_shapes(self._weeks, self._week_s + zones_s, together=batches)
+        turned_h = self._hours_turned(weeks, zones_s)
+        if turned_h:
+            weeks = replace(weeks, shapes=np.roll(weeks.shapes, turned_h, axis=1))
         rates = column["rate_per_s"] / self._cycle.speed
         of_week = weeks.in_place()
         if weeks.ahead_h is not None:
@@ -179,12 +184,28 @@ class Fleet:
             siblings=siblings_of(self._changes, now_s=self._week_s),
             most_per_s=self._spare_per_s,
             slot_factor=self._slot_factor,
-            even=np.array(self._even) if any(self._even) else None,
+            even=np.array(self._even) if any(self._even) and not turned_h else None,
             gaps=np.array(self._gaps) if any(shape for shape, *_ in self._gaps) else None,
             host_of=host_of,
             host_per_s=self._host_per_s,
             host_k=concentrations(self._changes_by_number, host_of, rates, of_week, self._week_s),
             together=batches,
+            turned_h=turned_h,
+        )
+
+    def _hours_turned(self, weeks: WeekShapes, zones_s: Floats) -> int:
+        """Return by how many hours all weeks turned, as far as the newest changes show it."""
+        begun = (self._week_s - LONGEST_S) / TOGETHER_S  # as batches seem to come since then, if they turned
+        batches = together([change for change in self._changes if change[0] < begun], LONGEST_S + begun * TOGETHER_S)
+        changes = np.array(self._changes_by_number, dtype=np.int64).reshape(-1, 2)
+        return hours_turned(
+            (changes[:, 0], changes[:, 1]),
+            weeks.in_place(),
+            self._columns["rate_per_s"],
+            self._cycle.week_s(self._columns["last_seen_s"]),
+            zones_s,
+            since_s=self._turned_s,
+            dispersion=batches,
         )
 
     @cached_property

@@ -55,6 +55,7 @@ class FleetState:
     host_of: Ints | None = None
     host_per_s: Floats | None = None  # how many probes each host takes, shape (hosts,)
     host_k: Floats | None = None  # how independently the sources of each host change (``rates.siblings``), (hosts,)
+    turned_h: int = 0  # by how many hours all weeks have turned since the last plan; ``weeks`` are those after it
     together: float = 1.0  # how many sources change together, as ``rates.siblings.together`` finds it
 
     @property

@@ -44,7 +44,7 @@ class WeekPlan:
         by_shape = np.bincount(allocator.shape_of, allocator.rate_per_s, len(allocator.shapes))
         self._by_slot: Floats = by_shape @ allocator.shapes  # the items of all sources a second, by slot of the week
         self._trades: dict[tuple[str, tuple[float, ...]], list[Any]] = {}
-        self.siblings, self.chronon_s = state.siblings, state.chronon_s
+        self.siblings, self.chronon_s, self.turned_h = state.siblings, state.chronon_s, state.turned_h
         per_s = state.cycle.speed / state.slot_s
         self.outlooks: Mapping[str, RuleOutlook] = {  # by rule, in probes and items a second
             rule: each._replace(made=each.made * per_s, needed=each.needed * per_s, items=each.items * per_s)

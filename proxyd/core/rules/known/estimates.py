@@ -32,7 +32,7 @@ from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceStat
 
 _TURNED, _TURN_HALF_LIFE_S = 0.35, WEEK_S / 2  # the share of all items, of whose sources the weeks turned lately
 _MOST_OF_ONE = 0.2  # of all items, so that one busy source alone says nothing of the others
-_NEVER_TURNED = (0.0, 0.0, 0.0)
+_NEVER_TURNED, _NEVER_MOVED = (0.0, 0.0, 0.0), (0, 0.0)
 _LONGEST_WAIT_S = 30 * 86400.0
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
@@ -51,6 +51,8 @@ class Estimates:
         self.trust = WeekTrust()
         self.memory = ShortMemory()
         self.thinning = SavedDelay()  # whether rates without mass changes save delay
+        self._moved_at_s = 0.0
+        self._moved = _NEVER_MOVED  # by how many hours all weeks turned last, and when in the time of the week
         self._turned = _NEVER_TURNED  # the rate of sources whose week turned lately, as of when; when all turned
         self.cycle = cycle
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
@@ -65,7 +67,12 @@ class Estimates:
     def record(self) -> FleetRecord:
         """Return what was learned of all sources together."""
         return FleetRecord(
-            *self.blend.credits, self.trust.likelihoods, self._turned, self.memory.pack(), self.thinning.values
+            *self.blend.credits,
+            self.trust.likelihoods,
+            self._turned,
+            self.memory.pack(),
+            self.thinning.values,
+            self._moved,
         )
 
     def restore_fleet(self, record: FleetRecord) -> None:
@@ -73,7 +80,8 @@ class Estimates:
         self.blend.restore(record.credit, record.expected)
         if len(record.trust) == len(self.trust.likelihoods):
             self.trust = WeekTrust(record.trust)
-        self._turned = record.turned
+        self._turned, self._moved = record.turned, record.moved
+        self._moved_at_s = float(self.cycle.time_s(self.moved_s))
         self.memory.unpack(record.memory)
         self.thinning.restore(record.thinning)
         self.blend.is_thin = self.thinning.is_used
@@ -192,6 +200,8 @@ class Estimates:
             self._note_turn(self.rate_per_s(before, source, evidence.until_s), week.items_per_s, told.until_s)
         old = self.weeks.get(source.source_id)
         known = old or self._begun(source, before, evidence.since_s)
+        if self._moved[0]:
+            known = self._move(known, source, evidence.until_s)
         if turned or known.since_s < self._turned[-1] - WEEK_S:
             known = known.forgotten(told.until_s)
         new = known.seen(told)
@@ -206,6 +216,20 @@ class Estimates:
         if turned_per_s > _TURNED * all_per_s:
             turned_per_s, all_turned_s = 0.0, now_s
         self._turned = (turned_per_s, now_s, all_turned_s)
+
+    def turn_weeks(self, by_h: int, now_s: float) -> None:
+        """Note that all weeks have turned by some hours; what else showed that they turned is explained by it."""
+        self._moved, self._moved_at_s = (by_h, float(self.cycle.week_s(now_s))), now_s
+        self._turned = (0.0, self._moved[1], self._turned[-1])
+
+    def _move(self, known: WeekCounts, source: Source, now_s: float) -> WeekCounts:
+        by_h, at_s = self._moved
+        return known.turned(by_h, at_s + zone_s(source.zone, now_s))
+
+    @property
+    def moved_s(self) -> float:
+        """When all weeks turned by some hours, in the time of the week; 0 if they never did."""
+        return self._moved[1]
 
     @property
     def all_turned_s(self) -> float:
@@ -225,12 +249,12 @@ class Estimates:
         if week is None or (sums := week.sums(source.source_id)) is None:
             return SourceModel(rate_per_s, cycle=self.cycle, dispersion=1.0 if week is None else week.dispersion)
         ahead_s = zone_s(source.zone, now_s) + week.ahead_s(source.source_id)
-        return SourceModel(rate_per_s, sums, self.cycle, ahead_s, week.dispersion)
+        return SourceModel(rate_per_s, sums, self.cycle, ahead_s, week.dispersion, self._moved_at_s)
 
     def week_is_off(self, source_id: str) -> bool:
         """Whether the learned week of a source predicted worse than an even one; the source is then planned evenly."""
         state = self.states.get(source_id)
-        return state is not None and state.fit.week_off_since_s is not None
+        return state is not None and state.fit.since_turn(self._moved_at_s).week_off_since_s is not None
 
     def misfit(self, source_id: str) -> Misfit | None:
         """Return which part of a source's model predicts badly, or ``None`` if none does."""
@@ -247,6 +271,8 @@ class Estimates:
     def week(self, source: Source, now_s: float) -> WeekCounts:
         """Return the counts of a source's items over the week."""
         known = self.weeks.get(source.source_id) or self._begun(source, self.states.get(source.source_id), now_s)
+        if self._moved[0]:
+            known = self._move(known, source, now_s)
         return known.forgotten(self.all_turned_s) if known.since_s < self.all_turned_s - WEEK_S else known
 
     def _begun(self, source: Source, state: SourceState | None, now_s: float) -> WeekCounts:
@@ -267,6 +293,7 @@ class FleetRecord:
     turned: tuple[float, float, float] = (0.0, 0.0, 0.0)
     memory: str = ""  # how recent items correct rates, packed (``rates.rate_blend``)
     thinning: tuple[float, ...] = ()  # whether rates without mass changes save delay
+    moved: tuple[int, float] = (0, 0.0)  # by how many hours all weeks turned last, and when in the time of the week
 
 
 @dataclass(frozen=True, slots=True)

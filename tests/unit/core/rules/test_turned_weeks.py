@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -120,6 +121,39 @@ async def test_a_source_whose_items_come_in_the_other_half_of_the_day_learns_its
         run_all(found.switch_plan(week, at_s))
     by_hour = found.known.estimates.weeks["s"].counts.reshape(7, 24).sum(axis=0)
     assert by_hour[:12].sum() > 5 * by_hour[12:].sum()
+
+
+async def test_a_plan_that_finds_that_all_weeks_turned_turns_what_was_counted_once_also_after_a_restart() -> None:
+    rng, names = np.random.default_rng(8), [f"s{number}" for number in range(20)]
+    declared = declaration(*map(source, names), rule("r"))
+    found = decider(declared, now_s=T0, budget=Budget(1.0))
+    weeks, changes = dict[str, WeekCounts](), list[tuple[str, float]]()
+    for name in names:
+        begin_s = MONDAY_S + DAY_S * np.arange(56) + np.where(np.arange(56) < 54, 0.0, 8 * HOUR_S)
+        times_s = np.sort((begin_s[:, None] + rng.uniform(0.0, 6 * HOUR_S, (56, 12))).ravel())
+        weeks[name] = WeekCounts.begun(MONDAY_S).seen(ItemTimes(MONDAY_S, T0, tuple(times_s.tolist())))
+        changes += [(name, time_s) for time_s in times_s.tolist()]
+    found.restore({}, {}, weeks=weeks, changes=sorted(changes, key=itemgetter(1)))
+    found.declare(declared, {"r": T0}, T0)
+    for name in names:
+        await Drive(found).see(changed(name, [item("1", T0 - 60.0)], T0))
+    plan = found.fleet(T0 + 60.0).plan()
+    assert plan is not None
+    assert plan.turned_h == 8
+    run_all(found.switch_plan(plan, T0 + 60.0))
+    known, restarted = found.known.estimates, Estimates(1e-5, Cycle())
+    by_hour = known.week(found.known.compiled.sources["s0"], T0 + 60.0).counts.reshape(7, 24).sum(axis=0)
+    assert by_hour[8:14].sum() > 10 * by_hour[:6].sum()
+    restarted.weeks, later_s = dict(known.weeks), T0 + DAY_S
+    restarted.restore_fleet(known.record())
+    told = ItemTimes(later_s - DAY_S, later_s, (later_s - 60.0,))
+    for _ in range(2):
+        restarted.see(found.known.compiled.sources["s0"], SourceState("s0", "https://s0/"), told, plan)
+    by_hour = restarted.weeks["s0"].counts.reshape(7, 24).sum(axis=0)
+    assert by_hour[8:14].sum() > 10 * by_hour[:6].sum()
+    after = found.fleet(later_s).plan()
+    assert after is not None
+    assert after.turned_h == 0
 
 
 async def test_a_source_is_planned_by_a_week_that_is_moved_to_its_hours() -> None:
