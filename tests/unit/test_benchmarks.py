@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+CHARTS = FOLDER / "charts.py"
+BENCHMARKS = sorted({*FOLDER.glob("*.py")} - {CHARTS})
 SLOW = {
     "outbox",
     "fleet",
@@ -53,3 +55,20 @@ def test_what_a_peer_is_told_is_told_once(program: str, tmp_path: Path) -> None:
     found = json.loads(ended.stdout)
     assert [(each["lost"], each["doubled"], each["old told"]) for each in found] == [(0, 0, 0)] * 2
     assert all(each["news"] > 10 and each["requests"] > 50 for each in found)
+
+
+def test_what_was_measured_is_drawn_in_a_plot_for_each_world(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    measured = [
+        {"world": world, "policy": policy, "delay_h": 1.0 + seed}
+        for world in ("one", "another")
+        for policy in ("even", "proxyd")
+        for seed in (1, 2)
+    ]
+    (tmp_path / "worlds.json").write_text(json.dumps(measured))
+    (tmp_path / "traces.json").write_text(json.dumps([{"trace": "forums", "policy": "index", "delay_h": 3.25}]))
+    image = tmp_path / "out.svg"
+    files = [tmp_path / "worlds.json", tmp_path / "traces.json"]
+    subprocess.run([sys.executable, CHARTS, image, *files], check=True, timeout=120)
+    drawn = image.read_text()
+    assert [drawn.count(f">{text}<") for text in ("one", "another", "forums", " 2.50 h", " 3.25 h")] == [1, 1, 1, 4, 1]
