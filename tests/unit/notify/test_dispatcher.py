@@ -331,8 +331,8 @@ async def test_an_endpoint_that_fails_for_several_rules_is_tried_once_at_a_time_
         await settle(400)
         assert len(channel.attempts) <= 8
         await clock.advance(299.0)
-        assert len(channel.attempts) <= 8 + 7
-        await clock.advance(1200.0)
+        assert len(channel.attempts) <= 8 + 18
+        await clock.advance(1.0 + 300.0 / 4 * 1.1)
         await settle(2000)
     assert sorted(outbox.accepted) == sorted(f"n{n}" for n in range(1, 41))
     assert metrics.registry.get_sample_value("proxyd_circuits_opened_total") == 1
@@ -351,8 +351,8 @@ async def test_the_first_message_that_a_receiver_takes_again_wakes_all_that_wait
     async with running(outbox, channel, clock, settings=DispatcherSettings(600.0, 1)):
         await clock.advance(200.0)  # by its own steps, each of the others would be due at 374 s
         await settle(100)
-    assert sorted(outbox.accepted) == ["n1", "n2", "n3", "n4"]
-    assert [name for name in outbox.accepted if name != "n4"] == ["n1", "n2", "n3"]
+    first, *woken = outbox.accepted
+    assert woken == [name for name in ("n1", "n2", "n3", "n4") if name != first]
 
 
 async def test_a_message_that_alone_is_refused_is_tried_by_its_own_steps_while_others_pass() -> None:

@@ -30,16 +30,16 @@ def test_one_lane_alone_never_opens_the_circuit() -> None:
     assert not circuit.is_open
 
 
-def test_the_circuit_opens_after_five_failures_over_two_lanes_and_its_waits_double_up_to_a_limit() -> None:
+def test_the_circuit_opens_after_five_failures_over_two_lanes_and_its_waits_grow_up_to_a_limit() -> None:
     rng, circuit, now_s, waits = np.random.default_rng(1), Circuit(), 0.0, []
     for lane in "abab":
         circuit = circuit_after_failure(circuit, lane, now_s, rng)
         assert not circuit.is_open
-    for _ in range(12):
+    for _ in range(40):
         circuit = circuit_after_failure(circuit, "a", now_s, rng)
         waits.append(circuit.until_s - now_s)
         now_s = circuit.until_s
-    wanted = [min(LONGEST_WAIT_S, 5.0 * 2**n) for n in range(12)]
+    wanted = [min(LONGEST_WAIT_S, 2.0 * 1.25**n) for n in range(40)]
     assert all(least <= wait <= least * 1.1 for least, wait in zip(wanted, waits, strict=True))
 
 
