@@ -18,6 +18,7 @@ from proxyd.core.errors import WorkerFailedError
 from proxyd.core.planning.allocation.fleet_state import unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
+from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.known.estimates import until_next_plan_s
@@ -74,6 +75,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
 log = structlog.get_logger("plan")
 _T = TypeVar("_T")
 _MOST_IN_PROCESS = 5_000  # sources; to copy more takes longer than the event loop may wait for the interpreter's lock
+_FEW = 200  # sources: three seconds of plain Python in a thread, for which another process would hold 80 MiB
 _LIMITS = WorkerLimits(timeout_s=600.0, memory_bytes=2 << 30, tries=1, idle_s=30.0)
 
 
@@ -90,7 +92,10 @@ async def in_thread(work: Callable[[], _T], sources: int) -> _T:
 
 
 class PlanWorker:
-    """Makes plans in a process that ends, and with it the compiler, which takes 35 MiB; use ``async with``."""
+    """Makes plans in a process that ends, and with it the compiler, which takes 35 MiB; use ``async with``.
+
+    Without a compiler a plan of few sources is made in a thread.
+    """
 
     def __init__(self) -> None:
         self._pool: WorkerPool[Any] = WorkerPool(run_work, "the planner's worker", workers=1, limits=_LIMITS)
@@ -102,8 +107,8 @@ class PlanWorker:
         await self._pool.close()
 
     async def compute(self, work: Callable[[], _T], sources: int) -> _T:
-        """Return the result of work; for a large fleet, or if the process fails, it is done in a thread."""
-        if sources <= _MOST_IN_PROCESS:
+        """Return the result of work; in a thread if the fleet is large, or small, or if the process fails."""
+        if (0 if HAS_NUMBA else _FEW) < sources <= _MOST_IN_PROCESS:
             try:
                 return cast("_T", await self._pool.run(work))
             except WorkerFailedError as error:

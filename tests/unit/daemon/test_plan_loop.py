@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -174,7 +175,7 @@ async def main():
     found = await known()
     fleet = found.fleet(T0)
     async with PlanWorker() as worker:
-        apart, state = await worker.compute(fleet.plan_and_state, 1)
+        apart, state = await worker.compute(fleet.plan_and_state, 1_000)
         before = {"numba"} & sys.modules.keys()
     week, same_state = await in_thread(fleet.plan_and_state, 1)
     print(before, apart.due_s("s") == week.due_s("s"), apart.price_item_s == week.price_item_s, state == same_state)
@@ -186,6 +187,19 @@ if __name__ == "__main__":
     assert (done.stdout, done.stderr) == ("set() True True True\n", "")
 
 
+@pytest.mark.parametrize(
+    ("has_compiler", "sources", "is_here"),
+    [(True, 1, False), (False, 1, True), (False, 200, True), (False, 201, False), (False, 5_001, True)],
+    ids=["few, compiled", "one", "few", "more", "very many"],
+)
+async def test_a_plan_of_few_sources_needs_a_process_only_for_its_compiler(
+    has_compiler: bool, sources: int, is_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxyd.daemon.plan_loop.HAS_NUMBA", has_compiler)
+    async with PlanWorker() as worker:
+        assert (await worker.compute(os.getpid, sources) == os.getpid()) is is_here
+
+
 def broken() -> int:
     raise ValueError("a bug")
 
@@ -194,4 +208,4 @@ async def test_a_plan_whose_process_fails_is_made_in_a_thread() -> None:
     async with PlanWorker() as worker:
         assert await worker.compute(lambda: 1, 10_000) == 1  # a large fleet: it is not sent anywhere
         with pytest.raises(ValueError, match="a bug"):
-            await worker.compute(broken, 1)
+            await worker.compute(broken, 1_000)
