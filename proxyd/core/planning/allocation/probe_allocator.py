@@ -457,13 +457,14 @@ class ProbeAllocator:
     def _due_by_age(self, source: int, due_s: float) -> float:
         """Return when a source is due whose next item comes at a rate that depends on the age of the newest.
 
-        At each age it is probed as often as a source of that rate. If it has few probes, it is due by its mean rate.
+        While an item is unlikely it is probed less often than a source of that rate. If it has few probes, it is due by
+        its mean rate.
         """
         assert self.gaps is not None
         last, gaps = float(self.last_s[source]), self.gaps[source].tolist()
         shape, mean_s, newest_s = map(float, gaps)
         hazards = age_hazards(shape)
-        as_many, *probes = self._probes_in_gap(source, np.append(1.0, hazards.factors)).tolist()
+        as_many, *probes = self._probes_in_gap(source, np.append(1.0, hazards.worth)).tolist()
         if as_many < FEWEST_PROBES:
             return due_s
         return last + hazards.wait(np.array(probes), (last - newest_s) / mean_s) * mean_s
