@@ -558,8 +558,8 @@ class Settings(BaseModel):
     epoch: _PositiveSeconds = Field(604800.0, description="how far ahead the rolling plan looks")
     first_day: _Seconds = Field(
         86400.0,
-        description="how long a new source is probed every quarter to half an hour with what is left of the budget, "
-        "unless it shows two new items before. `0s`: not at all",
+        description="how long a new source is probed every 20 minutes with what is left of the budget, "
+        "after an hour only until it has shown two new items. `0s`: not at all",
     )
     source_spacing: _PositiveSeconds = Field(300.0, description="minimum time between two probes of a source")
     host_spacing: _Seconds = Field(1.0, description="minimum time between two requests to a host")

@@ -32,7 +32,7 @@ class PlannerSettings:
     overflow: float = 0.01  # accepted probability that items slide off a feed unseen; 1 disables probes against it
     host_probes: int | None = None
     host_window_s: float = 0.0
-    first_day_s: float = 0.0  # how long a new source is probed often, unless it shows two new items before
+    first_day_s: float = 0.0  # how long a new source is probed often, after an hour only until two new items
 
     @property
     def has_targets(self) -> bool:

@@ -1,6 +1,8 @@
-"""A new source is asked every quarter to half an hour, with what is left of the budget, for a day at most."""
+"""A new source is asked every 20 minutes, with what is left of the budget, for a day at most."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.schedule import Reason
@@ -37,13 +39,13 @@ def probed_s(found: Planner, stop_s: float) -> dict[str, list[float]]:
     return starts
 
 
-def test_it_is_asked_every_quarter_to_half_an_hour_until_its_day_is_over() -> None:
+def test_it_is_asked_every_20_minutes_until_its_day_is_over() -> None:
     starts = probed_s(planner(3, budget=Budget(1.0)), 1.5 * DAY_S)
     assert len(starts) == 3
     for times in starts.values():
         gaps = [after - before for before, after in zip([0.0, *times], times, strict=False)]
-        assert all(900.0 - 10.0 <= gap <= 1800.0 + 20.0 for gap in gaps)
-        assert DAY_S - 1830.0 <= times[-1] <= DAY_S
+        assert all(1200.0 - 10.0 <= gap <= 1320.0 + 20.0 for gap in gaps)
+        assert DAY_S - 1350.0 <= times[-1] <= DAY_S
 
 
 def test_those_that_find_no_room_wait_for_their_next_turn_and_are_not_looked_at_meanwhile() -> None:
@@ -71,4 +73,5 @@ def test_a_source_is_new_until_two_items_came_or_its_day_is_over() -> None:
     assert state.learns_until_s(DAY_S) == 0.0
     contacted = SourceState("s", "https://s.example/", first_contact_s=100.0, arrivals=1)
     assert contacted.learns_until_s(DAY_S) == 100.0 + DAY_S
-    assert SourceState("s", "https://s.example/", first_contact_s=100.0, arrivals=2).learns_until_s(DAY_S) == 0.0
+    known = replace(contacted, arrivals=2)
+    assert (known.learns_until_s(DAY_S), known.learns_until_s(0.0)) == (100.0 + 3600.0, 100.0)
