@@ -58,7 +58,6 @@ from proxyd.lab.replay.replay_policies import (
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _LOG_FACTORS = (-40.0, 40.0)
 _NEAR_ENOUGH = 0.002
-_BALANCED_S = 2 * _DAY_S  # plans may make a few per cent more probes, or fewer, than their budget
 _FINEST = 1e-3  # the number of probes may jump with the factor: then a finer one comes no closer
 
 
@@ -302,11 +301,11 @@ class DeciderPolicy:
         return np.array([int(each.probe.source_id) for each in planned[:room]], dtype=np.int64)
 
     def _budget_per_s(self, now_s: float) -> float:
-        """Return the budget of the next plan: even, and within two days what the last ones left or overspent."""
+        """Return the budget of the next plan: even, and within a week what the last ones left or overspent."""
         left_s, all_s = self._terms.stop_s - now_s, self._terms.stop_s - self._terms.start_s
         even_per_s = self._terms.probes / all_s
         more = self._left - even_per_s * left_s
-        return max(even_per_s + more / min(left_s, _BALANCED_S), 1.0 / left_s)
+        return max(even_per_s + more / min(left_s, WEEK_S), 1.0 / left_s)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
         """Feed back the result of each probe."""
