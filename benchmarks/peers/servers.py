@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from math import ceil
 
 from aiohttp import web
 from mixes import Feed, Mix
@@ -88,7 +89,7 @@ def _answer(run: Run, feed: Feed, now_s: float, known: str | None) -> web.Respon
         for begin_s, end_s in run.mix.limits:
             if begin_s <= now_s < end_s:
                 run.too_early += 1
-                return web.Response(status=429, headers={"Retry-After": str(max(1, round(end_s - now_s)))})
+                return web.Response(status=429, headers={"Retry-After": str(ceil(end_s - now_s))})
         if any(begin_s <= now_s < end_s for begin_s, end_s in run.mix.outages):
             return web.Response(status=503)
     body, version = feed.body(now_s, run.began_s)
