@@ -93,7 +93,7 @@ class FleetDemand:
     gaps: Floats | None = None
 
 
-_ROUNDS, _FOLLOWING_ROUNDS = 32, 8  # steps of the subgradient method: in all, and from the prices of an earlier plan
+_ROUNDS, _FOLLOWING_ROUNDS = 16, 8  # steps of the subgradient method: in all, and from the prices of an earlier plan
 _VARIANTS = 8  # the last steps, whose timetables are kept; the number of rounds is a multiple of this
 _STEP = 0.5  # the first step, of the logarithm of a price; later ones fall with the root of their number
 _ALL = slice(None)
