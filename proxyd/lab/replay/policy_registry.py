@@ -289,9 +289,9 @@ class DeciderPolicy:
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the decider's choice, with a new plan of the week every day."""
-        now_s = self._terms.grid.start_s(now)
+        terms, now_s = self._terms, self._terms.grid.start_s(now)
         if self._day.ring_if_due(now):
-            probes_per_s = self._budget_per_s(now_s)
+            probes_per_s = max(1, self._left) / (terms.stop_s - now_s)
             if (week := self._decider.fleet(now_s).plan(probes_per_s=probes_per_s)) is not None:
                 run_all(self._decider.switch_plan(week, now_s))
         planned = self._decider.choose(now).probes
@@ -299,13 +299,6 @@ class DeciderPolicy:
             self._planner.drop(late, now_s)
         self._left -= len(planned[:room])
         return np.array([int(each.probe.source_id) for each in planned[:room]], dtype=np.int64)
-
-    def _budget_per_s(self, now_s: float) -> float:
-        """Return the budget of the next plan: even, and within a week what the last ones left or overspent."""
-        left_s, all_s = self._terms.stop_s - now_s, self._terms.stop_s - self._terms.start_s
-        even_per_s = self._terms.probes / all_s
-        more = self._left - even_per_s * left_s
-        return max(even_per_s + more / min(left_s, WEEK_S), 1.0 / left_s)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
         """Feed back the result of each probe."""
