@@ -89,7 +89,7 @@ class NameThreads:
 
 
 def user_agent(contact: str) -> str:
-    """Return the User-Agent, such as ``proxyd/0.1.0 (+mailto:me@example.org)``; only the name without a contact."""
+    """Return the User-Agent, such as ``proxyd/1.0.0 (+mailto:me@example.org)``; only the name without a contact."""
     return f"proxyd/{__version__} (+{contact})" if contact else f"proxyd/{__version__}"
 
 

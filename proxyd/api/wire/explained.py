@@ -241,7 +241,7 @@ def _origin_lines(found: Explanation) -> list[str]:
         until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
         pushes = f"pushes so far: {subscription.pushes}"
         if subscription.told or subscription.misses:
-            relied = "" if subscription.relied_on_until_s else ", so the source is probed as if it had none"
+            relied = "" if subscription.is_relied_on else ", so the source is probed as if it had none"
             pushes += f", items left out: about {subscription.left_out:.0%}{relied}"
         lines.append(f"hub: {subscription.hub}, subscription {subscription.status.value}{until}, {pushes}")
     return lines

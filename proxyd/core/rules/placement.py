@@ -213,6 +213,7 @@ class SourcePlacement:
             return None
         source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
         coming = planned.copy()
+        self._note_hub(coming)
         self._follow(coming, outcome, observation)
         if outcome.is_push:
             if coming.is_pushed(now_s):
@@ -305,6 +306,7 @@ class SourcePlacement:
             self._remember(log, host, state, record)
             if state.last_outcome == OutcomeKind.THROTTLED.value:
                 self._planner.limits.blocks.block(scope, state.not_before_s)
+        pushed_until_s = self._hubs.pushes_until_s(source.source_id)  # else what it pushed is not all that came
         is_hidden = record is not None and record.hidden_since_s > (state.watched_s or inf)
         placed = PlannedSource(
             source_id=source.source_id,
@@ -317,14 +319,14 @@ class SourcePlacement:
             learns_until_s=state.learns_until_s(self._known.settings.planner.first_day_s),
             hidden=old.hidden if old else record.hidden if record and is_hidden else 0.0,
             hidden_since_s=old.hidden_since_s if old else record.hidden_since_s if record and is_hidden else 0.0,
-            last_seen_s=state.watched_s,
+            last_seen_s=state.watched_s if pushed_until_s > (state.last_push_s or 0.0) else state.last_success_s,
             not_before_s=state.not_before_s,
             fresh_until_s=state.fresh_until_s,
             window=_full_window(state),
             dispersion=state.fit.dispersion,
             gaps=state.fit.gaps,
             matching=self._known.matching(source.source_id),
-            pushed_until_s=self._hubs.pushes_until_s(source.source_id),
+            pushed_until_s=pushed_until_s,
             left_out=self._hubs.left_out(source.source_id),
             probe_units=source.probe_units,
         )

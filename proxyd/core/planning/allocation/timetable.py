@@ -29,7 +29,7 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD = 6.0
-_ROWS = 12  # paths that are found together
+_ROWS, _LONGEST_AT_FIRST = 12, 336  # paths that are found together; the gaps in slots that are tried at first
 _EVEN, _OFTEN, _RARELY = 1e-6, 0.25, 0.25  # factors of the week; probes a slot and a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
 _MANY: Floats = 2.0 ** (np.arange(0, 25) / 2)  # numbers of probes in one slot to choose from
@@ -226,7 +226,8 @@ def _paths_of_delay(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
 
 def _paths_with_losses(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
     """Return the same where items are lost."""
-    (rows, slots), longest = prices.shape, len(prices[0])
+    rows, slots = prices.shape
+    longest = min(slots, _LONGEST_AT_FIRST)
     costs, found = first_costs(sums, slots, longest), np.empty(prices.shape, dtype=np.int64)
     for some in np.array_split(np.arange(rows), ceil(rows / _ROWS)):
         ahead = int(weeks[some].max())

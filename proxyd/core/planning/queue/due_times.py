@@ -186,14 +186,22 @@ class DueTimes:
         return source.last_seen_s + items / source.rate_per_s if planned_s is None else planned_s
 
     def safety_s(self, source: PlannedSource) -> float:
-        """Return when a source whose hub pushes gets a safety probe: after the mean gap that its plan gives it."""
+        """Return when a source whose hub pushes gets a safety probe: after the mean gap that its plan gives it.
+
+        If the hub has died, it comes within a day, or before items slide off the feed; but that is no reason to probe
+        more often than every six hours.
+        """
         asked_s = source.log.starts_s[-1] if source.log.starts_s else source.last_seen_s or 0.0
         gap_s = None if self.week is None else self.week.mean_gap_s(source.source_id)
         if gap_s is None or not source.demands.is_priced:
             return asked_s + self._settings.safety_s
         # The best gap grows with the root of one over the rate; without its hub the source would have this one.
-        without_hub_s = gap_s * sqrt(source.left_out)
-        return asked_s + min(gap_s, max(without_hub_s, _LONGEST_SAFE_S))
+        without_hub_s = gap_s * sqrt(source.left_out) if gap_s < inf else 0.0
+        longest_s = max(without_hub_s, _LONGEST_SAFE_S)
+        if source.window is not None and source.rate_per_s > 0 and self._settings.overflow < 1:
+            items = most_items(source.window, self._settings.overflow, round(source.dispersion, 1))
+            longest_s = min(longest_s, max(items / source.rate_per_s, self._settings.safety_s))
+        return asked_s + min(gap_s, longest_s)
 
     def spare_from_s(self, source: PlannedSource) -> float:
         """Return when a source that is not due may have what others leave of the budget, in unix seconds."""

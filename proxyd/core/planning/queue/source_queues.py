@@ -76,6 +76,9 @@ class SourceQueues:
         week, now_s = self._due_times.week, self._settings.grid.start_s(now)
         for source in self._sleeping.wake_up(now, sources):
             self.rest(source.source_id)
+            if 0.0 < source.pushed_until_s <= now_s and (wake := self._due_without_hub(source, now)) > now:
+                self.sleep(source, wake)
+                continue
             is_special = source.hidden or source.is_pushed(now_s) or source.asked is not None
             if (due := self._due_if_spare(source, now)) is not None:
                 self.spare.put(source, week, self._due_times.price_of(source))
@@ -88,6 +91,13 @@ class SourceQueues:
                 self._wait_for_room(source, week)
             else:
                 self._wait_for_reason(source, now)
+
+    def _due_without_hub(self, source: PlannedSource, now: Chronon) -> Chronon:
+        """Return when a source is due whose hub's promise is over."""
+        source.pushed_until_s, source.dues = 0.0, None
+        if self._due_times.week is not None:
+            source.follow(self._due_times.week)
+        return self._due_times.wake(source, now)
 
     def _due_if_spare(self, source: PlannedSource, now: Chronon) -> Chronon | None:
         """Return when a source is due that is not yet, and may have what others leave of the budget until then."""

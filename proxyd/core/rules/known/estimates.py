@@ -191,7 +191,7 @@ class Estimates:
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))  # in the source's own time zone
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
         # while its week is off, a source is not planned by it
-        is_used = not turned and before.fit.week_off_since_s is None
+        is_used = not turned and before.fit.since_turn(self._moved_at_s).week_off_since_s is None
         if week is not None and sums is not None and timed is not None and is_used:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)
             ahead_s = week.ahead_s(source.source_id)
@@ -259,7 +259,7 @@ class Estimates:
     def misfit(self, source_id: str) -> Misfit | None:
         """Return which part of a source's model predicts badly, or ``None`` if none does."""
         state = self.states.get(source_id)
-        fit = NO_FIT if state is None else state.fit
+        fit = NO_FIT if state is None else state.fit.since_turn(self._moved_at_s)
         return Misfit(source_id, fit) if fit.is_off else None
 
     def rate_range_per_day(self, state: SourceState, rate_per_s: float, now_s: float) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """WebSub subscriptions: when to subscribe, when to renew, and how far to believe a hub. No I/O.
 
 A source whose hub pushes needs fewer probes, by what the hub leaves out: safety probes find that. A hub that leaves out
-most items is not relied on, but what it pushes is taken in.
+too many is not relied on, but what it pushes is taken in.
 """
 
 from __future__ import annotations
@@ -78,10 +78,14 @@ class Subscription:
         return (self.misses + 0.5) / (self.told + self.misses + 1.0)
 
     @property
+    def is_relied_on(self) -> bool:
+        """Whether its pushes save probes: a new one's do, and those of one that leaves out little."""
+        return self.left_out <= _BELIEVED or not (self.told or self.misses)
+
+    @property
     def relied_on_until_s(self) -> float:
         """Until when the hub saves probes, in unix seconds; 0 if it leaves out too much."""
-        is_new = not self.told and not self.misses
-        return self.lease_until_s if is_new or self.left_out <= _BELIEVED else 0.0
+        return self.lease_until_s if self.is_relied_on else 0.0
 
     def is_due(self, now_s: float) -> bool:
         """Whether a request must be sent."""

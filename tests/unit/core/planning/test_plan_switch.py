@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 import numpy as np
+import pytest
 
 from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch
 from proxyd.core.planning.allocation.fleet_state import FleetState
@@ -127,3 +128,22 @@ def test_pages_may_come_and_go_between_the_parts() -> None:
     chosen = [planned.probe.source_id for _, choice in play(planner, AHEAD) for planned in choice.probes]
     assert f"s{SOURCES - 1}" not in planner.sources
     assert set(chosen) <= planner.sources.keys()
+
+
+def test_a_source_whose_hub_promises_no_more_is_planned_as_others_again() -> None:
+    planner = fleet()
+    pushed, other = planner.sources["s1"], planner.sources["s8"]  # of one rate
+    pushed.pushed_until_s, pushed.left_out = NOW + 60.0, 0.02
+    pushed.last_seen_s = other.last_seen_s
+    run_all(switch_plan(planner, plan_of(planner), NOW))
+    planner.reschedule("s1", NOW)
+    assert planner.week is not None
+
+    def gap_s(source: PlannedSource) -> float:
+        assert planner.week is not None
+        assert source.last_seen_s is not None
+        return (planner.week.due_s(source.source_id) or 0.0) - source.last_seen_s
+
+    assert gap_s(pushed) > 5 * gap_s(other)
+    planner.queues.wake_up(NOW + 60, planner.sources)
+    assert gap_s(pushed) == pytest.approx(gap_s(other), rel=0.05)
