@@ -81,7 +81,7 @@ def test_the_path_is_the_cheapest_of_all(grid: tuple[Floats, Floats], lost: Loss
     best = np.zeros(edges)
     for i in range(edges - 2, -1, -1):
         best[i] = (costs[i, i + 1 :] + price + best[i + 1 :]).min()
-    found = links_of(first_costs(sums, edges - 1, edges - 1), np.full((1, edges - 1), price), weeks=1)
+    found = links_of(first_costs(sums, edges - 1, edges - 1), np.full((1, edges - 1), price), 1, np.array([2.0]))
     assert found is not None
     (links,) = found
     path = [0]

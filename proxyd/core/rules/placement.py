@@ -203,8 +203,11 @@ class SourcePlacement:
             self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
     def _note_hub(self, planned: PlannedSource) -> None:
-        planned.pushed_until_s = self._hubs.pushes_until_s(planned.source_id)
-        planned.left_out = self._hubs.left_out(planned.source_id)
+        known = self._hubs.of(planned.source_id)
+        if known is None:
+            planned.pushed_until_s, planned.left_out = 0.0, 1.0
+        else:
+            planned.pushed_until_s, planned.left_out = known.relied_on_until_s, known.left_out
 
     def record(self, outcome: ProbeOutcome, observation: Observation) -> SourceRecord | None:
         """Return how a source will stand once the planner has taken an outcome in, or ``None`` if it is not planned."""
@@ -213,7 +216,8 @@ class SourcePlacement:
             return None
         source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
         coming = planned.copy()
-        self._note_hub(coming)
+        if observation.subscription is not None:
+            self._note_hub(coming)
         self._follow(coming, outcome, observation)
         if outcome.is_push:
             if coming.is_pushed(now_s):

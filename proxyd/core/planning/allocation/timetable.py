@@ -187,7 +187,10 @@ def _all_gaps(factors: Floats, weights: Floats, prices: Floats, losses: Losses, 
     sums = GapSums.of(np.tile(factors, most), np.tile(weights, most), losses)
     lost = np.zeros((*gaps.shape, STEPS + 1))
     short = np.flatnonzero(~is_long)
-    links = (_paths_with_losses if losses else _paths_of_delay)(sums, by_level[short], weeks[short])
+    if losses:
+        links = _paths_with_losses(sums, by_level[short], weeks[short], even[short])
+    else:
+        links = _paths_of_delay(sums, by_level[short], weeks[short])
     gaps[short] = links - np.arange(slots)
     if losses != NO_LOSSES:  # a step that costs nothing counts what is in time
         lost[short] = sums.lost(np.arange(slots), links)
@@ -224,14 +227,14 @@ def _paths_of_delay(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
     return found
 
 
-def _paths_with_losses(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
+def _paths_with_losses(sums: GapSums, prices: Floats, weeks: Ints, usual: Floats) -> Ints:
     """Return the same where items are lost."""
     rows, slots = prices.shape
     longest = min(slots, _LONGEST_AT_FIRST)
     costs, found = first_costs(sums, slots, longest), np.empty(prices.shape, dtype=np.int64)
     for some in np.array_split(np.arange(rows), ceil(rows / _ROWS)):
         ahead = int(weeks[some].max())
-        while (links := links_of(costs, prices[some], ahead)) is None:
+        while (links := links_of(costs, prices[some], ahead, usual[some])) is None:
             longest *= 2
             costs = first_costs(sums, slots, longest)
         found[some] = links

@@ -23,6 +23,7 @@ STEPS = 4
 """The most steps in which items lose their worth; with a fixed number a kernel takes a tenth of the time."""
 
 _RATES_PER_OCTAVE = 2
+_TIE = 1e-11  # the relative error of sums over some weeks
 _LEAST_RATE = 2.0**-30  # items a slot
 _PARTS = tuple((number + 0.5) / STEPS for number in range(STEPS))
 
@@ -281,7 +282,7 @@ def first_costs(sums: GapSums, slots: int, most: int) -> Floats:
     return np.where(stops < len(sums.L), gap_costs(sums, starts, np.minimum(stops, len(sums.L) - 1)), np.inf)
 
 
-def links_of(costs: Floats, prices: Floats, weeks: int) -> Ints | None:
+def links_of(costs: Floats, prices: Floats, weeks: int, usual: Floats) -> Ints | None:
     """Return the next probe after one at each slot of the first week, on the cheapest path to the end of some weeks.
 
     Parameters
@@ -290,6 +291,9 @@ def links_of(costs: Floats, prices: Floats, weeks: int) -> Ints | None:
         Those of the gaps after each slot of the week, shape (slots, longest gap).
     prices
         Those of a probe at each slot of the week, shape (rows, slots); each row has its own path.
+    usual
+        The gap of an even week at each price, in slots, shape (rows,). Of gaps that cost the same the nearest is taken:
+        an even week shall have even gaps.
 
     Returns
     -------
@@ -298,30 +302,33 @@ def links_of(costs: Floats, prices: Floats, weeks: int) -> Ints | None:
 
     Examples
     --------
-    An item that waits for two slots is lost, so every second slot has a probe:
+    An item that waits for two slots is lost, so the next probe is two slots later:
 
     >>> sums = GapSums.of(np.ones(6), np.ones(6), Losses(window(2.0, delay=100.0)))
-    >>> links_of(first_costs(sums, 6, 6), np.full((1, 6), 50.0), weeks=1).tolist()
-    [[2, 2, 4, 4, 6, 6]]
+    >>> links_of(first_costs(sums, 6, 6), np.full((1, 6), 50.0), 1, np.array([2.0])).tolist()
+    [[2, 3, 4, 5, 6, 6]]
     """
     (rows, slots), (_, longest) = prices.shape, costs.shape
     last = weeks * slots
     later = np.full((rows, last + longest + 1), np.inf)  # what a probe at an edge costs with all after it
     later[:, last] = prices[:, 0]
     row, links, most = np.arange(rows), np.empty((rows, slots), dtype=np.int64), 1
+    unusual = np.abs(np.arange(1, longest + 1) - usual[:, None])
     for edge in range(last - 1, -1, -1):
         slot = edge % slots
         of_gap = costs[slot, :most] + later[:, edge + 1 : edge + 1 + most]
-        chosen = of_gap.argmin(axis=1)
+        chosen = furthest = of_gap.argmin(axis=1)
         later[:, edge] = of_gap[row, chosen] + prices[:, slot]
+        if edge < slots:
+            is_best = of_gap <= (of_gap[row, chosen] * (1.0 + _TIE))[:, None]
+            links[:, edge] = edge + 1 + np.where(is_best, unusual[:, :most], np.inf).argmin(axis=1)
+            furthest = np.flatnonzero(is_best.any(axis=0))
         # The costs are Monge: the next probe after an earlier edge is not later, so no gap grows by more than one slot.
-        most = int(chosen.max()) + 2
+        most = int(furthest.max()) + 2
         if most > longest:
             if longest < last:
                 return None
             most = last
-        if edge < slots:
-            links[:, edge] = edge + 1 + chosen
     return links
 
 

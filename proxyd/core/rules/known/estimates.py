@@ -191,7 +191,8 @@ class Estimates:
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))  # in the source's own time zone
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
         # while its week is off, a source is not planned by it
-        is_used = not turned and before.fit.since_turn(self._moved_at_s).week_off_since_s is None
+        is_off = before.fit.week_off_since_s is not None
+        is_used = not turned and not (is_off and before.fit.since_turn(self._moved_at_s).week_off_since_s)
         if week is not None and sums is not None and timed is not None and is_used:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)
             ahead_s = week.ahead_s(source.source_id)
