@@ -189,7 +189,10 @@ def test_a_file_whose_last_statement_is_open_takes_one_more(origin: str, file: P
     [
         (["example.org/feed"], "'example.org/feed' is not an address; it starts with https:// or http://"),
         (["{}/gone"], "{}/gone cannot be watched: status 404"),
-        (["{}/feed", "--to", "https://hook.example/", "--dry-run"], "name the variable that holds its secret"),
+        (
+            ["{}/feed", "--to", "https://hook.example/", "--dry-run"],
+            "a webhook is signed: add --secret with the variable that holds its secret",
+        ),
         (["{}/feed", "--to", "nobody@", "--dry-run"], "'nobody@' is not a mail address"),
         (["{}/feed", "--file", "news.txt"], "news.txt: profiles are files that end with .profile"),
         (["{}/feed"], "or write the WATCH into a file with --file"),
