@@ -75,7 +75,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
 log = structlog.get_logger("plan")
 _T = TypeVar("_T")
 _MOST_IN_PROCESS = 5_000  # sources; to copy more takes longer than the event loop may wait for the interpreter's lock
-_FEW = 200  # sources: three seconds of plain Python in a thread, for which another process would hold 80 MiB
+_FEW = 200  # sources: up to two seconds of plain Python in a thread, for which another process would hold 80 MiB
 _LIMITS = WorkerLimits(timeout_s=600.0, memory_bytes=2 << 30, tries=1, idle_s=30.0)
 
 

@@ -38,8 +38,7 @@ def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.ran
 
     It opens after 5 failures in a row over at least 2 lanes, because a single lane is paced by its own retries. While
     it is open, one attempt is made after 2 s, a quarter longer with every failure, up to 10 minutes, plus up to 10 % of
-    jitter.
-    Attempts that were under way when it opened do not count again.
+    jitter. Attempts that were under way when it opened do not count again.
     """
     if circuit.is_open and now_s < circuit.until_s:
         return circuit

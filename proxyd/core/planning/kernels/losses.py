@@ -212,8 +212,8 @@ class GapSums(NamedTuple):
     """Prefix integrals over a grid, from which the cost of any gap follows in O(1).
 
     >>> sums = GapSums.of(np.array([1.0, 3.0]), np.ones(2), Losses(window(1.0, delay=100.0)))
-    >>> sums.lost(np.array([0]), np.array([2]))[0, 0].tolist(), sums.until(1).W.tolist()
-    (1.0, [0.0, 1.0])
+    >>> sums.lost(np.array([0]), np.array([2]))[0, 0].tolist(), sums.W.tolist()
+    (1.0, [0.0, 1.0, 4.0])
     """
 
     L: Floats  # with A and G those of ``costs.Prefix``, for the delay; shape (slots + 1,)
@@ -233,11 +233,6 @@ class GapSums(NamedTuple):
         for place, step in enumerate(losses.steps):
             earlier[place] = np.interp(edges - step.after, edges, W)
         return cls(*prefix_sums(factors, weights), W, earlier, losses.delays, losses.rate)
-
-    def until(self, slots: int) -> GapSums:
-        """Return the sums of the first slots."""
-        L, A, G, W = (sums[: slots + 1] for sums in self[:4])
-        return GapSums(L, A, G, W, self.earlier[:, : slots + 1], self.delays, self.rate)
 
     def lost(self, starts: Ints, stops: Ints) -> Floats:
         """Return the items of gaps between edges that each step takes and, last, the overwritten ones, at rate 1.
