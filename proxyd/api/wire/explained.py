@@ -194,9 +194,25 @@ def _week_lines(found: Explanation) -> list[str]:
     if not found.week or found.gaps is not None:
         return lines
     busiest = max(found.week)
-    if busiest > _EVEN:
-        lines.append(f"week: busiest {_busiest_hour(found.week)}, {busiest:.1f} times its mean")
+    if busiest <= _EVEN:
+        return lines
+    lines.append(f"week: busiest {_busiest_hour(found.week)}, {busiest:.1f} times its mean")
+    if found.week_ahead_h:
+        lines.append(f"its week is the one that all sources share, {_hours_later(-found.week_ahead_h)}")
+    if found.turned is not None:
+        by_h, at_s = found.turned
+        what = f"come {_hours_later(by_h)} than before" if by_h else "come at other hours, which are learned again"
+        lines.append(f"since {iso_time(at_s)} the items of all sources {what}")
     return lines
+
+
+def _hours_later(hours: int) -> str:
+    """Return how much later something is, or earlier.
+
+    >>> _hours_later(1), _hours_later(-6)
+    ('1 hour later', '6 hours earlier')
+    """
+    return f"{abs(hours)} hour{'s' * (abs(hours) != 1)} {'later' if hours > 0 else 'earlier'}"
 
 
 def _gap_text(gaps: ItemGaps) -> str:
@@ -241,7 +257,7 @@ def _origin_lines(found: Explanation) -> list[str]:
         until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
         pushes = f"pushes so far: {subscription.pushes}"
         if subscription.told or subscription.misses:
-            relied = "" if subscription.is_relied_on else ", so the source is probed as if it had none"
+            relied = ", so the source is probed " + ("less" if subscription.is_relied_on else "as if it had none")
             pushes += f", items left out: about {subscription.left_out:.0%}{relied}"
         lines.append(f"hub: {subscription.hub}, subscription {subscription.status.value}{until}, {pushes}")
     return lines

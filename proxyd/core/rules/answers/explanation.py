@@ -171,6 +171,8 @@ class Explanation:
     fleet_price_item_s: float | None = None
     week: tuple[float, ...] = ()  # factors of the rate by hour of the week in UTC, once the week is planned
     gaps: ItemGaps | None = None  # if it is planned by the age of its newest item, not by its week
+    week_ahead_h: int = 0  # how much earlier than the week that all sources share its own is
+    turned: tuple[int, float] | None = None  # by how many hours all weeks turned lately, and when (``last_turn``)
     recent_factor: float | None = None  # by which recent items correct its rate until the next probe, if they do
     leaves_out_mass: bool = False  # whether its rate leaves out items that came in mass changes
     misfit: Misfit | None = None
@@ -315,6 +317,8 @@ class Explainer:
             **self._prices_of(source),
             week=self._week_of(source, now_s) if with_week else (),
             gaps=planned.gaps if planned and self.planner.week and self.planner.week.is_by_age(source_id) else None,
+            week_ahead_h=0 if self.planner.week is None else round(self.planner.week.ahead_s(source_id) / HOUR_S),
+            turned=self.known.estimates.last_turn(now_s),
             **(self._constraints_of(planned, now) if planned else {}),
         )
 

@@ -34,6 +34,7 @@ _TURNED, _TURN_HALF_LIFE_S = 0.35, WEEK_S / 2  # the share of all items, of whos
 _MOST_OF_ONE = 0.2  # of all items, so that one busy source alone says nothing of the others
 _NEVER_TURNED, _NEVER_MOVED = (0.0, 0.0, 0.0), (0, 0.0)
 _LONGEST_WAIT_S = 30 * 86400.0
+_TOLD_S = 4 * WEEK_S  # for so long it is told that all weeks turned
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
 
@@ -231,6 +232,14 @@ class Estimates:
     def moved_s(self) -> float:
         """When all weeks turned by some hours, in the time of the week; 0 if they never did."""
         return self._moved[1]
+
+    def last_turn(self, now_s: float) -> tuple[int, float] | None:
+        """Return by how many hours all weeks turned in the last month, and when; 0 hours if they are learned again."""
+        by_h, moved_s = self._moved
+        week_s = max(moved_s, self.all_turned_s)
+        if not week_s or float(self.cycle.week_s(now_s)) - week_s > _TOLD_S:
+            return None
+        return (by_h if moved_s == week_s else 0), float(self.cycle.time_s(week_s))
 
     @property
     def all_turned_s(self) -> float:

@@ -8,7 +8,9 @@ from operator import itemgetter
 import numpy as np
 import pytest
 
+from proxyd.api.wire import explained
 from proxyd.core.model.chronon import Budget
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.fleet_state import FleetState, pack, unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import run_all
@@ -17,6 +19,7 @@ from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.core.rules.answers.explanation import Explainer
+from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.state import SourceState
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
@@ -38,6 +41,13 @@ def test_of_a_week_that_turned_one_item_is_kept() -> None:
     assert forgotten.squares < counts(50).squares
     assert forgotten.since_s == T0 - WEEK_S
     assert counts(1).forgotten(T0).items == 1.0
+
+
+def lines_about(found: Decider, name: str, now_s: float, what: str) -> list[str]:
+    """Return the lines of a source's explanation that begin so."""
+    told = Explainer.of(found).explain(name, found.settings.grid.chronon_at(now_s))
+    assert told is not None
+    return [line for line in explained.explanation(told).summary if line.startswith(what)]
 
 
 def estimates_and_plan(rate_per_s: float = 1e-5) -> tuple[Estimates, WeekPlan]:
@@ -71,6 +81,7 @@ def test_all_weeks_are_forgotten_once_those_of_many_turned_within_days() -> None
     restarted.weeks = {"c": counts(50)}
     restarted.restore_fleet(record)
     assert restarted.week(SOURCES["c"], T0 + DAY_S).items == 1.0
+    assert found.last_turn(T0 + DAY_S) == (0, T0 + DAY_S)
     later = T0 + 2 * DAY_S
     told = ItemTimes(later - DAY_S, later, tuple(later - HOUR_S * hour for hour in range(9, 0, -1)))
     found.see(SOURCES["c"], SourceState("c", "https://c/"), told, plan)
@@ -154,6 +165,10 @@ async def test_a_plan_that_finds_that_all_weeks_turned_turns_what_was_counted_on
     after = found.fleet(later_s).plan()
     assert after is not None
     assert after.turned_h == 0
+    assert lines_about(found, "s0", T0 + 60.0, "since ") == [
+        f"since {iso_time(T0 + 60.0)} the items of all sources come 8 hours later than before"
+    ]
+    assert not lines_about(found, "s0", T0 + 5 * WEEK_S, "since ")
 
 
 async def test_a_source_is_planned_by_a_week_that_is_moved_to_its_hours() -> None:
@@ -169,6 +184,7 @@ async def test_a_source_is_planned_by_a_week_that_is_moved_to_its_hours() -> Non
     plan = found.fleet(T0).plan()
     assert plan is not None
     run_all(found.switch_plan(plan, T0))
+    first = list[int]()
     for zone, name in enumerate(names):
         week = np.array(plan.intensity(name)).reshape(7, 24).mean(axis=0)
         busy = (np.arange(6) + zone) % 24
@@ -179,6 +195,11 @@ async def test_a_source_is_planned_by_a_week_that_is_moved_to_its_hours() -> Non
         told_week = Explainer.of(found).explain(name, found.settings.grid.chronon_at(T0))
         assert told_week is not None
         np.testing.assert_allclose(told_week.week, plan.intensity(name))
+        for line in lines_about(found, name, T0, "its week is the one that all sources share, "):
+            hours, way = line.rpartition(", ")[2].split()[::2]
+            first.append((zone - int(hours) * (1 if way == "later" else -1)) % 24)
+    assert len(first) == 23  # one follows it at its own hours
+    assert len(set(first)) == 1
     state = found.fleet(T0).state()
     assert state is not None
     kept = unpack(pack(state))

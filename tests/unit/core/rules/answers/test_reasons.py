@@ -6,10 +6,13 @@ from math import inf
 
 import pytest
 
+from proxyd.api.wire import explained
 from proxyd.core.model.chronon import Target
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
-from proxyd.core.rules.answers.explanation import ProbeCase
+from proxyd.core.rules.answers.explanation import Explainer, ProbeCase
+from proxyd.core.rules.known.subscriptions import Subscription
+from tests.fleets import decider, declaration, rule, source
 
 QUICK = Target(0.95, ((600.0, 1.0),))
 NO_LIFE = Target(0.9, ((inf, 1.0),))
@@ -41,3 +44,17 @@ def test_the_words_say_how_likely_an_item_is_and_how_soon_it_must_be_seen(
     case: ProbeCase, what: str, worth: str
 ) -> None:
     assert str(case).startswith(f"there is a 30 % chance of {what} by then, which {worth}")
+
+
+@pytest.mark.parametrize(
+    ("misses", "words"),
+    [(0, "items left out: about 5%, so the source is probed less"), (9, "about 50%, so the source is probed as if")],
+    ids=["it tells all", "it forgets half"],
+)
+def test_an_explanation_says_whether_a_hub_saves_probes(misses: int, words: str) -> None:
+    found = decider(declaration(source("s"), rule("r")), now_s=0.0)
+    url = found.known.compiled.sources["s"].url
+    found.hubs.keep(Subscription("s", url, "https://hub.example/", url, told=9, misses=misses))
+    told = Explainer.of(found).explain("s", 0)
+    assert told is not None
+    assert words in explained.explanation(told).summary[-1]
