@@ -44,6 +44,7 @@ _MAGNITUDE = re.compile(
 )
 _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", re.ASCII)
 _LAST_WORD = re.compile(r"(?:[^\W\d_]+\.?|[^\W\d_]*[^\w\s()+:=,.;/-]{1,2})$")
+_FIRST_WORD = re.compile(r" ?([^\W\d_]+\.?|[^\w\s()+:=,.;/-]{1,2})")
 _GROUPS = re.compile(r"\d{1,3}(?:([.,' ])\d{3})(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}", re.ASCII)
 
 _NAMES_OF_CURRENCIES = {
@@ -101,6 +102,8 @@ _CODES = {
     for name in " ".join(_NAMES_OF_CURRENCIES.values()).split()
 } | {code.lower(): frozenset({code}) for code in _NAMES_OF_CURRENCIES}
 _NO_CODES: frozenset[str] = frozenset()
+_IN_WHOLE = frozenset(("JPY", "CNY", "KRW", "VND", "IDR", "HUF", "ISK", "CLP", "COP"))
+"""Currencies whose prices have no thousandths, as those of fuel have in euros: 12.800 ₫ are twelve thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ def read_number(text: str, mark: str | None = None) -> float | int | None:
     (1299, 1299, 1299, 12)
     >>> read_number("1.299"), read_number("1.299", ","), read_number("1,299"), read_number("1,299", ",")
     (1.299, 1299, 1299, 1.299)
+    >>> read_number("12.800 ₫"), read_number("¥12,800", ",")
+    (12800, 12800)
     >>> read_number("-5 €"), read_number("(5.00)"), read_number("from $5 to $9"), read_number("free")
     (-5, -5, None, None)
     """
@@ -149,7 +154,7 @@ def read_number(text: str, mark: str | None = None) -> float | int | None:
     found = _find(_in_ascii(stripped)) if len(stripped) <= LONGEST_NUMBER else None
     if found is None:
         return None
-    sign, amount = _sign(found), _amount(found.number, mark or POINT)
+    sign, amount = _sign(found), _amount(found.number, _mark_by_currency(found) or mark or POINT)
     return None if sign is None or amount is None else _whole(float(sign * amount))
 
 
@@ -247,6 +252,14 @@ def _without_currency(text: str) -> str:
     text = text.rstrip()
     last = _LAST_WORD.search(text[-_LONGEST_CURRENCY:])
     return text[: -len(last[0])].rstrip() if last is not None and _is_currency(last[0]) else text
+
+
+def _mark_by_currency(found: _Found) -> str | None:
+    """Return the decimal mark of an amount whose currency has no thousandths, or ``None`` if any mark may be meant."""
+    words = (_LAST_WORD.search(found.before.rstrip()[-_LONGEST_CURRENCY:]), _FIRST_WORD.match(found.after))
+    codes = [_CODES.get(word[word.lastindex or 0].lower(), _NO_CODES) for word in words if word is not None]
+    is_in_whole = any(each and each <= _IN_WHOLE for each in codes)
+    return (COMMA if POINT in found.number else POINT) if is_in_whole else None
 
 
 def _amount(number: str, mark: str) -> Decimal | None:

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _NAMES = {  # how the names of months begin in the languages of feeds that were seen; none has two meanings
-    1: "jan ene gen ιαν",  # noqa: RUF001 - Greek
-    2: "feb fev fév φεβ",
-    3: "mar mär mrz maa mrt már μάρ μαρ",
-    4: "apr abr avr ápr απρ",
-    5: "may mai maj mag mei máj μάι μαι μαΐ",
-    6: "jun giu juin jún ιούν ιουν",  # noqa: RUF001 - Greek
-    7: "jul lug juil júl ιούλ ιουλ",
-    8: "aug ago aoû aou αύγ αυγ",  # noqa: RUF001 - Greek
-    9: "sep set szep σεπ",
-    10: "oct okt out ott οκτ",
-    11: "nov νοέ νοε",
-    12: "dec dez dic déc des δεκ",
+    1: "jan ene gen ιαν янв січ sty oca",  # noqa: RUF001 - Greek
+    2: "feb fev fév φεβ фев лют lut şub",
+    3: "mar mär mrz maa mrt már μάρ μαρ мар бер",  # noqa: RUF001 - Cyrillic
+    4: "apr abr avr ápr απρ апр кві kwi nis",
+    5: "may mai maj mag mei máj μάι μαι μαΐ мая май тра",
+    6: "jun giu juin jún ιούν ιουν июн чер cze haz",  # noqa: RUF001 - Greek
+    7: "jul lug juil júl ιούλ ιουλ июл лип lip tem",
+    8: "aug ago aoû aou αύγ αυγ авг сер sie ağu",  # noqa: RUF001 - Greek
+    9: "sep set szep σεπ сен вер wrz eyl",
+    10: "oct okt out ott οκτ окт жов paź eki",
+    11: "nov νοέ νοε ноя лис kas",
+    12: "dec dez dic déc des δεκ дек гру gru ara",  # noqa: RUF001 - Cyrillic
 }
 _BEGINNINGS = {begin: number for number, begins in _NAMES.items() for begin in begins.split()}
 _PLAIN_RFC822 = re.compile(
@@ -39,27 +39,31 @@ _DAYS = tuple(
     for form in (
         r"(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?!\d)\.?",
         r"(?P<year>(?:19|20)\d\d)(?P<month>\d\d)(?P<day>\d\d)(?!\d)",
-        rf"(?P<day>\d{{1,2}}){_ORDINAL}[\s-]*(?:de\s+|of\s+)?{_NAME},?[\s-]*(?:de\s+|del\s+)?(?P<year>\d{{4}}|\d\d)(?!\d)",
+        rf"(?P<day>\d{{1,2}}){_ORDINAL}[\s-]*(?:de\s+|of\s+)?{_NAME},?[\s-]*(?:de\s+|del\s+)?(?P<year>\d{{4}}|\d\d)(?!\d)(?:\s?[гр]\.)?",  # noqa: RUF001
         rf"{_NAME}[\s-]+(?P<day>\d{{1,2}}){_ORDINAL},?\s+(?P<year>\d{{4}})(?!\d)",
         rf"(?P<year>\d{{4}})[-\s.]+{_NAME}[-\s]+(?P<day>\d{{1,2}})(?!\d)\.?",
         r"(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.\s?(?P<year>\d{4})(?!\d)",
+        r"(?P<year>\d{4})\s?[年년]\s?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日일](?:\s?[(（]\w{1,3}[)）])?",  # noqa: RUF001
         r"(?P<first>\d{1,2})(?P<mark>[/-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})(?!\d)",
     )
 )
 _DATES = (*_DAYS, _YEAR_OR_MONTH)  # the latter without a word before it: "March 2026" is no day of January
-_ASCTIME = re.compile(r"(?P<day>\D+\d{1,2})\s+(?P<clock>\d{1,2}:\d{2}:\d{2}[^\d]*?[+-]?(?:\d{4})?)\s+(?P<year>\d{4})")
+_ASCTIME = re.compile(
+    r"(?P<day>\D+\d{1,2}(?:\s+[A-Za-z]{3})?)\s+(?P<clock>\d{1,2}:\d{2}:\d{2}[^\d]*?[+-]?(?:\d{4})?)\s+(?P<year>\d{4})"
+)
 _ZONE = (
     r"(?P<zone>[A-Za-z]{1,5})?\s*(?:(?P<sign>[+\u2212-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?"
     r"(?:\s+[A-Za-z]{2,5})?)?\s*(?:\((?P<comment>[^()]*)\)|\[[^\[\]]*\])?(?:\s+m=[+-][\d.]+)?"
 )  # also as Go, JavaScript and Java write it: +0100 CET m=+0.1, GMT+0100 (CET), +01:00[Europe/Berlin]
 _TIME_OF_DAY = re.compile(
-    r"(?=[\sTt,])(?:\s*,)?\s*(?:[Tt]|at\b|um\b|[-\u2013]\s)?\s*(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))"
+    r"(?=[\sTt,])(?:\s*,)?\s*(?:[Tt]|at\b|um\b|[-\u2013]\s)?\s*(?P<hour>\d{1,2})(?::|\.(?=\d\d))(?P<minute>\d{1,2})"
     r"(?:[:.](?P<second>\d{1,2})(?P<fraction>[.,]\d{1,9})?)?(?:\s*(?P<half>[AaPp])\.?[Mm]\b\.?|\s*[Uu]hr\b)?\s*" + _ZONE
 )
 _HOUR_ALONE = re.compile(r"[Tt](?P<hour>\d{2})" + _ZONE)
 _DAY_ALONE = re.compile(r"\s*" + _ZONE)
 _LONGEST = 100
 _YEAR_0 = re.compile(r"\b0\d{3}\b")
+_CLOCK = re.compile(r"(?:[Tt]|\s)\d{1,2}[:.]\d")  # behind it such a number is an offset: 10.15.00 +0100
 _MOST_OFFSET_S = 14 * 3600.0  # of Kiribati
 _FIRST_S = -2_208_988_800.0  # 1900; programs write year 1 for "no time"
 _LAST_S = 253_402_300_799.0  # the last second of 9999
@@ -134,7 +138,7 @@ def says_none(text: str) -> bool:
     >>> says_none("Mon, 01 Jan 0001 00:00:00 +0000"), says_none("Sun, 01 Mar 2026 00:01:00 +0001")
     (True, False)
     """
-    return _YEAR_0.search(text.partition(":")[0]) is not None
+    return _YEAR_0.search(_CLOCK.split(text, maxsplit=1)[0]) is not None
 
 
 def _plain_iso8601_s(text: str) -> float | None:

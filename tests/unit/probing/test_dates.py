@@ -37,6 +37,18 @@ NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))
         ("2026-03-01T13:00:00GMT+01:00", NOON_S),
         ("2026-03-01 12:00:00 UTC", NOON_S),
         ("2026-03-01 07:00:00 -0500", NOON_S),
+        ("Sun, 01 Mar 2026 12:0:0 Z", NOON_S),
+        ("Sun, 01 Mar 2026 13.00.00 +0100", NOON_S),
+        ("Sun  1 Mar 13:00:00 CET 2026", NOON_S),
+        ("2026年3月1日(日) 12:00", NOON_S),
+        ("2026년 3월 1일 12:00", NOON_S),
+        ("вс, 01 мар 2026 15:00:00 +0300", NOON_S),
+        ("1 марта 2026 г. 12:00", NOON_S),  # noqa: RUF001
+        ("1 березня 2026 р., 12:00", NOON_S),  # noqa: RUF001
+        ("1 marca 2026, 12:00", NOON_S),
+        ("1 Mart 2026 12:00", NOON_S),
+        ("1 listopada 2026", None),  # November to Poles, October to Croats
+        ("1 Mar 2026 1.5", None),
         ("2026-03-01T13:00:00.5 CET", NOON_S + 0.5),
         ("Sun, 01 Mar 2026 13:00:00 CET", NOON_S),
         ("Sun, 01 Mar 2026 14:00:00 CEST", NOON_S),
