@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import socket
 import ssl
+import sys
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +22,6 @@ import pytest
 import trustme
 from aiohttp import ThreadedResolver, web
 from aiohttp.abc import ResolveResult
-from backports import zstd
 
 from proxyd.base.ports import Unmade
 from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
@@ -36,6 +36,11 @@ from proxyd.probing.documents.probe_failures import ParserFailedError
 from proxyd.probing.http.fetcher import Fetcher, FetchLimits, FetchRequest
 from proxyd.probing.prober import HttpProber, LocalTransport
 from tests.fakes import FakeClock, settle
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 FEED = (
     b"<?xml version='1.0'?><rss version='2.0'><channel><title>t</title>"

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import sys
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import brotli
 import pytest
-from backports import zstd
 
 from proxyd.core.errors import FetchError
 from proxyd.probing.documents.probe_failures import DecompressionBombError, TooLargeError
 from proxyd.probing.http.body_decoding import _STREAMS, Decoder, read_decoded
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 TEXT = b"".join(hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(16_000))
 
