@@ -11,7 +11,7 @@ import numpy as np
 _FAILURES = 5
 _LANES = 2
 _FIRST_WAIT_S = 2.0
-_LONGER = 1.25  # so that what waits comes within a quarter of the outage after it; doubling took as long again
+_LONGER = 1.1  # so that what waits comes within a tenth of the outage after it; doubling took as long again
 LONGEST_WAIT_S = 600.0
 LONGEST_PAUSE_S = 86400.0
 JITTER = 0.1
@@ -37,7 +37,7 @@ def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.ran
     """Return the circuit after an attempt of ``lane`` failed.
 
     It opens after 5 failures in a row over at least 2 lanes, because a single lane is paced by its own retries. While
-    it is open, one attempt is made after 2 s, a quarter longer with every failure, up to 10 minutes, plus up to 10 % of
+    it is open, one attempt is made after 2 s, a tenth longer with every failure, up to 10 minutes, plus up to 10 % of
     jitter. Attempts that were under way when it opened do not count again.
     """
     if circuit.is_open and now_s < circuit.until_s:
@@ -46,7 +46,7 @@ def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.ran
     failures = circuit.failures + 1
     if not circuit.is_open and (failures < _FAILURES or len(lanes) < _LANES):
         return Circuit(failures, lanes)
-    wait_s = min(LONGEST_WAIT_S, _FIRST_WAIT_S * _LONGER ** min(circuit.trips, 32))
+    wait_s = min(LONGEST_WAIT_S, _FIRST_WAIT_S * _LONGER ** min(circuit.trips, 64))
     return Circuit(failures, lanes, circuit.trips + 1, now_s + wait_s * (1.0 + JITTER * float(rng.random())))
 
 

@@ -35,12 +35,13 @@ def test_the_circuit_opens_after_five_failures_over_two_lanes_and_its_waits_grow
     for lane in "abab":
         circuit = circuit_after_failure(circuit, lane, now_s, rng)
         assert not circuit.is_open
-    for _ in range(40):
+    for _ in range(80):
         circuit = circuit_after_failure(circuit, "a", now_s, rng)
         waits.append(circuit.until_s - now_s)
         now_s = circuit.until_s
-    wanted = [min(LONGEST_WAIT_S, 2.0 * 1.25**n) for n in range(40)]
+    wanted = [min(LONGEST_WAIT_S, 2.0 * 1.1**n) for n in range(80)]
     assert all(least <= wait <= least * 1.1 for least, wait in zip(wanted, waits, strict=True))
+    assert all(wait <= 2.2 + 0.11 * sum(waits[:n]) for n, wait in enumerate(waits))  # a tenth of the outage until then
 
 
 def test_what_was_under_way_when_the_circuit_opened_does_not_lengthen_its_wait() -> None:
