@@ -72,12 +72,13 @@ def seen_fleet(sources: int, now_s: float, rng: np.random.Generator) -> Decider:
 
 
 def _declare(decider: Decider, names: Sequence[str], now_s: float) -> None:
-    """Let the decider have one rule and sources that are all alike, for only their names matter here."""
+    """Let the decider have one rule and sources that are all alike but for their names."""
     checked = check([SourceText("bench", _TEXT)], CheckSettings())
     assert checked.declaration is not None
     accepted = dict.fromkeys(checked.declaration.rules, now_s)
     compiled = compile_declaration(checked.declaration, accepted, {}, chronon_s=1.0).after
-    many = replace(checked.declaration, sources=dict.fromkeys(names, checked.declaration.sources["s"]))
+    like = checked.declaration.sources["s"]
+    many = replace(checked.declaration, sources={name: replace(like, source_id=name) for name in names})
     decider.known.compiled = replace(compiled, declaration=many, sources=many.sources)
 
 

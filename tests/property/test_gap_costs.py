@@ -16,10 +16,12 @@ from proxyd.core.planning.kernels.losses import (
     GapSums,
     Losses,
     Step,
+    fill_links,
     first_costs,
     gap_costs,
     halving,
     linear,
+    links_in_arrays,
     links_of,
     merge_steps,
     overwritten_items,
@@ -88,6 +90,23 @@ def test_the_path_is_the_cheapest_of_all(grid: tuple[Floats, Floats], lost: Loss
     while path[-1] < edges - 1:
         path.append(int(links[path[-1]]))
     assert sum(costs[i, j] + price for i, j in pairwise(path)) == pytest.approx(best[0], rel=1e-9)
+
+
+@given(grids(), losses(), st.lists(st.floats(0.01, 300.0), min_size=1, max_size=3), st.integers(1, 3))
+def test_the_compiled_paths_are_those_found_in_arrays(
+    grid: tuple[Floats, Floats], lost: Losses, prices: list[float], weeks: int
+) -> None:
+    slots, usual = len(grid[0]), np.sqrt(2.0 * np.array(prices))
+    sums = GapSums.of(np.tile(grid[0], weeks), np.tile(grid[1], weeks), lost)
+    costs = first_costs(sums, slots, weeks * slots)
+    by_slot = np.outer(prices, np.linspace(1.0, 1.5, slots))
+    known, found = links_in_arrays(costs, by_slot, weeks * slots, usual), np.empty(by_slot.shape, dtype=np.int64)
+    assert known is not None
+    assert fill_links(costs, by_slot, usual, np.empty(weeks * slots + 1), found)
+    np.testing.assert_array_equal(found, known)
+    too_few = costs[:, : max(1, int((known - np.arange(slots)).max()) - 1)]
+    is_enough = links_in_arrays(too_few, by_slot, weeks * slots, usual) is not None
+    assert fill_links(too_few, by_slot, usual, np.empty(weeks * slots + 1), found) == is_enough
 
 
 @given(grids(), lives)

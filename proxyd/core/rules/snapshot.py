@@ -15,6 +15,7 @@ from proxyd.core.planning.allocation.fleet_state import SLOT_S, FleetState, pack
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.losses import MISSED_S, Losses
+from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness.host_budgets import HostBudgets
@@ -74,15 +75,16 @@ class Fleet:
             asked_per_s = source.demands.demand_per_s(length_s)
             self._asked_per_s += asked_per_s
             self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
-            is_asked = source.demands.in_week and programs.keys() >= set(source.demands.in_week)
-            if source.last_seen_s is None or not is_asked or source.source_id not in sources:
+            names, declared = tuple(source.demands.in_week), sources.get(source.source_id)
+            is_asked = bool(names) and all(name in programs for name in names)
+            if source.last_seen_s is None or not is_asked or declared is None:
                 continue
-            kind, gaps = self._kind(source, programs), source.gaps
+            kind, gaps = self._kind(source.demands, names, programs), source.gaps
             row = (
                 source.rate_per_s,
                 source.weight_at_price,
                 source.last_seen_s,
-                zone_s(sources[source.source_id].zone, self._now_s),
+                zone_s(declared.zone, self._now_s),
                 kind,
                 self._hosts.setdefault(source.host, len(self._hosts)),
                 max(length_s, 1.0 / source.log.budget.most_per_s),
@@ -92,7 +94,7 @@ class Fleet:
             rows.append(row)
             self.source_ids.append(source.source_id)
             self._matching += [known.matching_share(name, source.source_id) for name in self._asking[kind]]
-            self._weeks.append(known.estimates.week(sources[source.source_id], self._now_s))
+            self._weeks.append(known.estimates.week(declared, self._now_s))
             self._gaps.append((gaps.shape_to_plan_by, gaps.mean_s, gaps.newest_s or 0.0))
             self._even.append(known.estimates.week_is_off(source.source_id))
             if quotas := tuple(d.quota for d in source.demands.rules if d.quota is not None):
@@ -100,9 +102,7 @@ class Fleet:
         if rows:
             self._rows.append(np.array(rows, dtype=np.float64))
 
-    def _kind(self, source: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
-        demands = source.demands
-        names = tuple(demands.in_week)
+    def _kind(self, demands: Demands, names: tuple[str, ...], programs: Mapping[str, RuleProgram]) -> int:
         kind = self._kinds.get(names)
         if kind is None:
             kind = self._kinds[names] = len(self._importances)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import log2
+from math import inf, isinf, log2
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from proxyd.core.planning.allocation.timetable import LEVELS, PER_OCTAVE, Timeta
 from proxyd.core.rates.age_hazards import age_hazards
 
 _BISECTIONS = 40
+_NEAR, _MOST_STEPS = 1e-10, 100  # octaves of a price
 _LOWEST = float(LEVELS[0])
 _NO_PRICE = -60.0  # log2 of a price at which every source is probed all the time
 _NO_PROBE = 120.0
@@ -129,8 +130,8 @@ def allocate(
         price = fleet.log_price(probes_per_slot, np.maximum(least, of_host))
     held = np.maximum(of_host, price)
     return Prices(
-        2.0 ** max(price, float(least.min(initial=_NO_PROBE))),
-        2.0**price,
+        float(np.exp2(max(price, float(least.min(initial=_NO_PROBE))))),
+        float(np.exp2(price)),
         *(np.exp2(each) for each in (np.maximum(least, price), np.maximum(least, held), least, held)),
     )
 
@@ -197,14 +198,12 @@ class Frequencies:
 
     def log_price(self, probes_per_slot: float, floor: Floats) -> float:
         """Return the price at which the sources make so many probes in total, if each pays at least its ``floor``."""
-        low, high = _NO_PRICE, _NO_PROBE
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            if self.frequencies(np.maximum(floor, middle)).sum() > probes_per_slot:
-                low = middle
-            else:
-                high = middle
-        return high
+
+        def log_excess(log_price: float) -> float:
+            made = float(self.frequencies(np.maximum(floor, log_price)).sum())
+            return log2(made / probes_per_slot) if made > 0 else -inf
+
+        return _zero_of_falling(log_excess, _NO_PRICE, _NO_PROBE)
 
     def host_loads(self, hosts: HostLimits, log_price: Floats) -> Floats:
         """Return the probes a slot of each host's sources, shape (hosts,)."""
@@ -220,6 +219,39 @@ class Frequencies:
             over = self.host_loads(hosts, middle[hosts.of_source]) > hosts.per_slot
             low, high = np.where(over, middle, low), np.where(over, high, middle)
         return np.where(np.isinf(hosts.per_slot), _NO_PRICE, high)[hosts.of_source]
+
+
+def _zero_of_falling(value: Callable[[float], float], low: float, high: float) -> float:
+    """Return the least argument between two ends at which a falling function is not above 0; the upper end if none is.
+
+    Frequencies fall by about half an octave with each octave of the price, so a secant needs few steps, each of which
+    looks at all sources; bisection takes forty.
+
+    >>> asked = []
+    >>> _zero_of_falling(lambda price: asked.append(price) or 10.0 - price / 2, -60.0, 120.0), len(asked)
+    (20.0, 2)
+    >>> _zero_of_falling(lambda price: -1.0, -60.0, 120.0), _zero_of_falling(lambda price: 1.0, -60.0, 120.0)
+    (-60.0, 120.0)
+    """
+    at, step, at_low, at_high, was_above = 0.0, 2.0, inf, -inf, None
+    for _ in range(_MOST_STEPS):
+        found = value(at)
+        is_above = found > 0
+        # if the other end stays for a second step, only half of its value counts (the Illinois method)
+        weight = 0.5 if is_above is was_above else 1.0
+        if is_above:
+            low, at_low, at_high = at, found, at_high * weight
+        else:
+            high, at_high, at_low = at, found, at_low * weight
+        if high - low <= _NEAR or -_NEAR < at_high == found <= 0:
+            return high
+        was_above = is_above
+        if isinf(at_low) or isinf(at_high):
+            at, step = min(max(at + step * found, low), high), 2.0 * step
+        else:
+            at = low + (high - low) * at_low / (at_low - at_high)
+            at = at if low < at < high else (low + high) / 2
+    return high
 
 
 def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Floats) -> Floats:

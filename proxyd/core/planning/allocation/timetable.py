@@ -22,13 +22,13 @@ from proxyd.core.planning.kernels.losses import (
     links_of,
 )
 from proxyd.core.planning.kernels.numba_kernels import flat
-from proxyd.core.planning.kernels.one_source import fill_paths
+from proxyd.core.planning.kernels.one_source import ON_CYCLE, fill_paths, mark_cycles
 
 PER_OCTAVE = 4
 _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
-_GAPS_AHEAD = 6.0
+_GAPS_AHEAD, _SHORT = 6.0, 12.0
 _ROWS, _LONGEST_AT_FIRST = 12, 336  # paths that are found together; the gaps in slots that are tried at first
 _EVEN, _OFTEN, _RARELY = 1e-6, 0.25, 0.25  # factors of the week; probes a slot and a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
@@ -181,7 +181,8 @@ def _all_gaps(factors: Floats, weights: Floats, prices: Floats, losses: Losses, 
     even = _even_gaps(by_level.mean(axis=1), losses)
     is_long = even >= _LONG_WEEKS * slots
     # The path ends with a forced probe. Several gaps of margin keep that end from distorting the first week's links.
-    weeks = np.ceil(_GAPS_AHEAD * even / slots).astype(np.int64) + 2
+    # Short gaps need one week more at most: their paths meet within days.
+    weeks = np.ceil(_GAPS_AHEAD * even / slots).astype(np.int64) + np.where(even * _SHORT < slots, 1, 2)
     longest = max((step.after for step in losses.steps), default=0.0)
     most = max(int(weeks[~is_long].max()), ceil(longest / slots) + 1)
     sums = GapSums.of(np.tile(factors, most), np.tile(weights, most), losses)
@@ -303,22 +304,16 @@ def _lost_in_weeks(items: Floats, kept: Floats, losses: Losses) -> Floats:
 def _orbits(gaps: Floats, costs: WeekCosts, lost: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return frequency, cost, visits and losses of each row in the long run, over the cycle its probes run into."""
     levels, slots = gaps.shape
-    row, slot = np.arange(levels), np.arange(float(slots))
     several = np.maximum(1.0, np.rint(1 / gaps))  # number of probes in one slot, which they fill
-    following = ((slot + np.rint(several * gaps)) % slots).astype(np.int64)
-    after = following
-    for _ in range(slots.bit_length()):  # twice as many probes each time, until all are on the cycle
-        after = np.take_along_axis(after, after, axis=1)
-    on_cycle, place = np.zeros(gaps.shape, dtype=np.bool_), after[:, 0]
-    while True:
-        on_cycle[row, place] = True
-        place = following[row, place]
-        if np.all(on_cycle[row, place]):
-            break
-    several *= on_cycle
-    probes, passed = several.sum(axis=1), (several * gaps).sum(axis=1)
+    passing = np.arange(slots) + np.rint(several * gaps).astype(np.int64)
+    following, marks = passing % slots + slots * np.arange(levels)[:, None], flat(np.zeros(gaps.size, dtype=np.int64))
+    mark_cycles(flat(following.ravel()), slots, marks)
+    on_cycle = np.asarray(marks).reshape(gaps.shape) == ON_CYCLE
     rows, starts = np.nonzero(on_cycle)
-    waiting = several[on_cycle] * costs.between(0, slot[starts], starts + gaps[on_cycle])
-    total = np.bincount(rows, waiting, levels)
+    many, gap = several[on_cycle], gaps[on_cycle]
+    waiting = many * costs.between(0, starts.astype(np.float64), starts + gap)
+    probes, passed, total = (np.bincount(rows, each, levels) for each in (many, many * gap, waiting))
     shares = np.array([np.bincount(rows, each, levels) for each in lost[on_cycle].T]).T
-    return probes / passed, total / passed, several * (slots / passed)[:, None], shares / passed[:, None]
+    visits = np.zeros(gaps.shape)
+    visits[on_cycle] = many * (slots / passed)[rows]
+    return probes / passed, total / passed, visits, shares / passed[:, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import log, log1p
+from math import inf, log, log1p
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turns
+from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA, kernel
 from proxyd.core.rates.week_bins import WEEK_S
 
 MISSED_S = 3 * WEEK_S
@@ -303,8 +304,22 @@ def links_of(costs: Floats, prices: Floats, weeks: int, usual: Floats) -> Ints |
     >>> links_of(first_costs(sums, 6, 6), np.full((1, 6), 50.0), 1, np.array([2.0])).tolist()
     [[2, 3, 4, 5, 6, 6]]
     """
-    (rows, slots), (_, longest) = prices.shape, costs.shape
+    rows, slots = prices.shape
     last = weeks * slots
+    if HAS_NUMBA:
+        found = np.empty((rows, slots), dtype=np.int64)
+        return found if fill_links(costs, prices, usual, np.empty(last + 1), found) else None
+    return links_in_arrays(costs, prices, last, usual)
+
+
+def links_in_arrays(costs: Floats, prices: Floats, last: int, usual: Floats) -> Ints | None:
+    """Return the same as ``links_of`` without a compiler, for paths that end at the edge ``last``.
+
+    >>> costs = first_costs(GapSums.of(np.ones(4), np.ones(4)), 4, 4)
+    >>> links_in_arrays(costs, np.full((1, 4), 2.0), 4, np.array([2.0])).tolist()
+    [[2, 3, 4, 4]]
+    """
+    (rows, slots), (_, longest) = prices.shape, costs.shape
     later = np.full((rows, last + longest + 1), np.inf)  # what a probe at an edge costs with all after it
     later[:, last] = prices[:, 0]
     row, links, most = np.arange(rows), np.empty((rows, slots), dtype=np.int64), 1
@@ -325,6 +340,39 @@ def links_of(costs: Floats, prices: Floats, weeks: int, usual: Floats) -> Ints |
                 return None
             most = last
     return links
+
+
+@kernel
+def fill_links(costs: Floats, prices: Floats, usual: Floats, later: Floats, links: Ints) -> bool:
+    """Fill ``links`` as ``links_of`` returns them; False if a longer gap may be better than the longest given.
+
+    ``later`` is working space: what a probe at each edge costs with all after it, shape (last edge + 1,).
+    """
+    last, longest, slots = len(later) - 1, costs.shape[1], costs.shape[0]
+    for row in range(len(prices)):
+        later[last], most = prices[row, 0], 1
+        for edge in range(last - 1, -1, -1):
+            slot, best, furthest = edge % slots, inf, 0
+            inside = min(most, last - edge)
+            for gap in range(inside):
+                cost = costs[slot, gap] + later[edge + 1 + gap]
+                if cost < best:
+                    best, furthest = cost, gap
+            later[edge] = best + prices[row, slot]
+            if edge < slots:
+                nearest = inf
+                for gap in range(inside):
+                    unusual = abs(gap + 1 - usual[row])
+                    if costs[slot, gap] + later[edge + 1 + gap] <= best * (1.0 + _TIE):
+                        furthest = gap
+                        if unusual < nearest:
+                            nearest, links[row, edge] = unusual, edge + 1 + gap
+            most = furthest + 2
+            if most > longest:
+                if longest < last:
+                    return False
+                most = last
+    return True
 
 
 class WeekCosts:
