@@ -331,8 +331,8 @@ async def test_an_endpoint_that_fails_for_several_rules_is_tried_once_at_a_time_
         await settle(400)
         assert len(channel.attempts) <= 8
         await clock.advance(299.0)
-        assert len(channel.attempts) <= 8 + 18
-        await clock.advance(1.0 + 300.0 / 4 * 1.1)
+        assert len(channel.attempts) <= 8 + 30
+        await clock.advance(1.0 + 300.0 / 10 * 1.1)
         await settle(2000)
     assert sorted(outbox.accepted) == sorted(f"n{n}" for n in range(1, 41))
     assert metrics.registry.get_sample_value("proxyd_circuits_opened_total") == 1
