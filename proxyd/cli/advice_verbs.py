@@ -50,6 +50,8 @@ def _print_trade(answer: AdviceShown) -> None:
             ]
         )
     print_table(["probes/h", "mean delay", "in time", "a probe saves", ""], rows)
+    if answer["two_points_per_day"] is not None:
+        print(f"For 2 points more in time: {answer['two_points_per_day']:,.3g} more probes a day.")
 
 
 _HIGHEST_SHARE = 0.99  # of those that the daemon tries

@@ -623,6 +623,7 @@ class AdviceShown(TypedDict):
     needed_per_hour: float | None
     targets: list[TargetShown]
     shares: list[ShareTradeShown]
+    two_points_per_day: float | None
     silent_planners: list[str]
 
 

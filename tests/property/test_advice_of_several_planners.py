@@ -51,6 +51,7 @@ async def test_it_is_about_that_of_one_planner(budget_per_s: float) -> None:
     assert together.budget_per_s == pytest.approx(alone.budget_per_s)
     assert together.items_per_s == pytest.approx(alone.items_per_s, rel=1e-6)
     assert together.planned_per_s == pytest.approx(alone.planned_per_s, rel=0.05)
+    assert together.two_points_per_s == pytest.approx(alone.two_points_per_s, rel=0.15)
     assert len(together.trade) == len(alone.trade) > 3
     for ours, its in zip(together.trade, alone.trade, strict=True):
         assert ours.probes_per_s == pytest.approx(its.probes_per_s, rel=0.05)

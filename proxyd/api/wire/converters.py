@@ -120,6 +120,7 @@ def advice(found: Advice, silent: list[str]) -> wire.AdviceShown:
             )
             for point in found.shares
         ],
+        two_points_per_day=None if found.two_points_per_s is None else round(found.two_points_per_s * _DAY_S, 1),
         silent_planners=silent,
     )
 

@@ -395,6 +395,9 @@ class AdviceShown(WireModel):
     needed_per_hour: float | None
     targets: list[TargetShown]
     shares: list[ShareTradeShown]
+    two_points_per_day: float | None = Field(
+        description="probes a day more, for which 2 points more of the items would be in time"
+    )
     silent_planners: list[str] = Field(description="planners that did not answer; their sources are left out")
 
 

@@ -18,8 +18,9 @@ from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, P
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
+from proxyd.lab.algorithms.detection_frequencies import tight_bound
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
-from proxyd.lab.algorithms.probe_cycles import best_powers, powers_of_two
+from proxyd.lab.algorithms.probe_cycles import best_powers, golden, powers_of_two
 from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy, IndexPolicy, Wic
 from proxyd.lab.replay.fleet_model import FleetModel
 from proxyd.lab.replay.replay import Terms
@@ -159,6 +160,11 @@ def best_powers_policy(terms: Terms) -> _StepPolicy:
     """Return cycles of powers of two at the best scale, with idle places used."""
     most = max(1, round(terms.pace))
     return _StepPolicy(terms, lambda rates: CyclePolicy(best_powers(rates, most)), every_s=4 * WEEK_S)
+
+
+def golden_cycle_policy(terms: Terms) -> _StepPolicy:
+    """Return the paper's golden cycle of all sources together, at the optimal frequencies."""
+    return _StepPolicy(terms, lambda rates: CyclePolicy(golden(tight_bound(rates, terms.pace).frequencies)))
 
 
 _ITEMS = 8.0

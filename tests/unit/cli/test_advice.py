@@ -34,10 +34,11 @@ ADVICE: Mapping[str, Any] = {
     ],
     "pareto": [{"captured": 9, "delay_s": 60.0}, {"captured": 11, "delay_s": 600.0}],
     "needed_per_hour": 40.0,
+    "two_points_per_day": 14.2,
     "silent_planners": ["b", "c"],
 }  # fmt: skip
 NOTHING: Mapping[str, Any] = {key: [] for key in ("trade", "shares", "targets", "rules", "silent_planners")}
-NO_ADVICE = {**ADVICE, **NOTHING, "planned_per_hour": None}
+NO_ADVICE = {**ADVICE, **NOTHING, "planned_per_hour": None, "two_points_per_day": None}
 DAY: Mapping[str, Any] = {
     "day": "2026-01-31", "probes": 12, "items": 7, "predicted_items": 6.5, "mean_delay_s": 60.0,
     "predicted_mean_delay_s": None, "captured": 3, "missed": 1, "completeness": 0.75, "predicted_completeness": 0.8,
@@ -77,6 +78,7 @@ def test_a_budget_is_marked_as_the_present_one_or_as_over_what_is_allowed(say: S
     now, over = (line.split() for line in lines[3:5])
     assert now == ["100.2", "1.5", "h", "90.0%", "15", "min", "now"]
     assert over == ["720", "1.5", "min", "99.0%", "3.6", "s", "over", "the", "budget"]
+    assert "For 2 points more in time: 14.2 more probes a day." in lines
     assert ["90%", "55", "91.2%", "1", "h"] in [line.split() for line in lines]
 
 

@@ -50,6 +50,7 @@ def sample(program: RuleProgram, items: Sequence[Item], source_id: str, now_s: f
 
 _FACTORS = 2.0 ** np.arange(-4, 5)
 _SHARES = (0.8, 0.9, 0.95, 0.99)
+_POINTS = 0.02
 _FINE = 0.25  # points of the Pareto set that are closer together than this are left out
 _MOST_TIMES = 1024.0  # the present budget; the search for a sufficient budget ends there
 
@@ -81,6 +82,9 @@ class Advice:
     targets: Mapping[str, RuleOutlook] = field(default_factory=dict)
     shares: tuple[SharePoint, ...] = ()  # the probes that it takes to give every rule some share of its items in time
     items_per_s: float = 0.0  # of all sources in the plan
+    # the probes a second more for which two points more of the items would be in time or, without targets, found before
+    # the next one; ``None`` if no number of probes does that
+    two_points_per_s: float | None = None
 
 
 def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalForecast) -> Advice:
@@ -103,7 +107,21 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
         {} if week is None else week.outlooks,
         () if week is None else tuple(week.share_trade(_SHARES)),
         0.0 if week is None else week.items_per_s,
+        None if week is None or not wanted else _two_points_per_s(week, wanted),
     )
+
+
+def _two_points_per_s(week: WeekPlan, budgets: Sequence[float]) -> float | None:
+    """Return how many more probes a second have two points more of the items in time."""
+    items = np.array([each.items for each in week.outlooks.values()])
+    if items.sum() > 0:
+        present = float(items @ [each.expected for each in week.outlooks.values()] / items.sum())
+        shares = week.share_trade((present, min(1.0, present + _POINTS)))
+        return shares[1].probes_per_s - shares[0].probes_per_s if len(shares) > 1 else None
+    points = week.trade(budgets)
+    captured, probes = [each.captured for each in points], np.log2([each.probes_per_s for each in points])
+    wanted = float(np.interp(np.log2(week.probes_per_s), probes, captured)) + _POINTS
+    return None if wanted > captured[-1] else float(2.0 ** np.interp(wanted, captured, probes)) - week.probes_per_s
 
 
 def _outlook_of_rules(coming: IntervalForecast) -> tuple[IntervalOutlook, ...]:
@@ -154,6 +172,7 @@ def advice_of_all(parts: Sequence[Advice]) -> Advice:
     needed = [each.needed_per_s for each in asking if each.needed_per_s is not None]
     trading = [each for each in parts if each.trade]
     weights = [each.items_per_s for each in trading]
+    points = [each.two_points_per_s for each in trading if each.two_points_per_s is not None]
     return Advice(
         sum(each.budget_per_s for each in parts),
         sum(planned) if planned else None,
@@ -165,6 +184,7 @@ def advice_of_all(parts: Sequence[Advice]) -> Advice:
         _targets_of(parts),
         _shares_of([each for each in parts if each.shares]),
         sum(each.items_per_s for each in parts),
+        sum(points) if points and len(points) == len(trading) else None,
     )
 
 

@@ -11,7 +11,7 @@ from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.plan_preview import PlanForecast
 from proxyd.core.rules.answers.advice import Advice, advise
-from tests.fleets import decider, declaration, rule, source
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
 LENGTH = 720
@@ -69,3 +69,19 @@ def test_what_the_needed_budget_captures_is_everything() -> None:
     now = found.settings.grid.chronon_at(T0)
     coming = run_all(PlanForecast.of(found.planner, Epoch(now, now + LENGTH))).forecast()
     assert edf(coming.intervals, Capacity.constant(1, coming.epoch)).captured == len(coming.intervals) > 5
+
+
+async def test_two_points_more_take_as_many_probes_as_a_plan_with_that_share() -> None:
+    names = {f"s{n}": 2 + 3 * n for n in range(6)}
+    texts = [source(name, host=f"{name}.example", options=f"EXPECT {each} PER DAY") for name, each in names.items()]
+    found = decider(declaration(*texts, rule("r")), now_s=T0, chronon_s=60.0, price_item_s=3600.0)
+    for name in names:
+        await Drive(found).see(changed(name, [item("0", T0)], T0 + 60.0))
+    week = found.fleet(T0 + 3600.0).plan()
+    assert week is not None
+    now = found.settings.grid.chronon_at(T0)
+    coming = run_all(PlanForecast.of(found.planner, Epoch(now, now + 10))).forecast()
+    more_per_s = advise(found.settings.planner, week, coming).two_points_per_s
+    assert more_per_s is not None
+    present, more = week.trade([week.probes_per_s, week.probes_per_s + more_per_s])
+    assert more.captured - present.captured == pytest.approx(0.02, abs=0.006)

@@ -119,11 +119,14 @@ async def test_a_small_budget_a_slow_host_and_politeness_are_told_apart() -> Non
 
 
 async def test_advice_says_what_each_share_takes() -> None:
-    shares = advice(await planned(promising("WITHIN 1 HOUR"))).shares
+    found = advice(await planned(promising("WITHIN 1 HOUR")))
+    shares = found.shares
     assert [each.share for each in shares] == [0.8, 0.9, 0.95, 0.99]
     made = [each.probes_per_s for each in shares]
     assert made == sorted(made)
     assert all(each.expected >= each.share - 0.01 for each in shares)
+    assert found.two_points_per_s is not None
+    assert made[2] < made[2] + found.two_points_per_s < made[3]
 
 
 async def test_a_share_that_the_spacing_of_a_source_prevents_is_not_advised() -> None:
