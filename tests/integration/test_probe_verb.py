@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -81,7 +82,7 @@ def test_a_declared_source_is_read_as_its_class(
 def test_what_was_declared_to_the_daemon_is_read_too(
     origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sqlite3.connect(tmp_path / "a.db") as database:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
         database.execute("CREATE TABLE texts (name TEXT, text TEXT, origin TEXT, position INTEGER)")
         text = DECLARED.format(origin=origin)
         database.execute("INSERT INTO texts VALUES ('api:profile:D', ?, 'api', 1)", (text,))
