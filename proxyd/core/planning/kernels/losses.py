@@ -17,8 +17,11 @@ from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA, kernel
 from proxyd.core.rates.week_bins import WEEK_S
 
-MISSED_S = 3 * WEEK_S
-"""The waiting that counts as much as an item that is missed; because of it slow sources are still probed at times."""
+MISSED_S = WEEK_S
+"""The waiting that counts as much as an item that is missed; because of it slow sources are still probed at times.
+
+With three weeks up to 2 points more were in time, and the others waited half as long again.
+"""
 
 STEPS = 4
 """The most steps in which items lose their worth; with a fixed number a kernel takes a tenth of the time."""

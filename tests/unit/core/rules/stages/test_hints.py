@@ -102,7 +102,7 @@ def test_a_look_makes_more_sources_due_in_a_longer_chronon(chronon_s: float, mos
 @pytest.mark.parametrize(("life_bins", "is_worth_it"), [(1.0, False), (2.0, True)])
 def test_items_count_as_in_time_if_the_chronon_that_begins_finds_them(life_bins: float, is_worth_it: bool) -> None:
     lives = Losses(window(life_bins * BIN_S, 1.0), 0.0)
-    planner = planner_of(50, per_bin=0.001, chronon_s=BIN_S, price_item_s=0.05 * MISSED_S, losses=lives)
+    planner = planner_of(50, per_bin=0.001, chronon_s=BIN_S, price_item_s=0.15 * MISSED_S, losses=lives)
     hints, before = Hints(planner, Cycle(), BIN_S), due(planner)
     hints.learn("s0", FOUND)
     hints.hasten_bursts(NEXT_S)
