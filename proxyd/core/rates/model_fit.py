@@ -33,10 +33,10 @@ SHAPES = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0)
 """Shapes of the Gamma distributions by which sources are planned; the gaps of the last vary by a tenth."""
 
 _NATS = 3.0  # by which the gaps must have predicted better than the rate and the week
-_MEMORY_GAPS = 48.0  # after so many gaps, what was seen counts a third
+_MEMORY_GAPS = 64.0  # after so many gaps, what was seen counts a third
 _MOST_TIMES = 300  # of a history; older ones would count for less than a five-hundredth
 _FEWEST_GAPS = 3.0  # gaps before they predict anything
-_PRIOR_SPREAD = 0.06  # the sum of the spreads that were seen begins with this, so that few gaps say little
+_PRIOR_SPREAD = 0.03  # the sum of the spreads that were seen begins with this, so that few gaps say little
 _UNFORESEEN = 0.1  # the share of probes that may find what the gaps do not predict, as after holidays
 _BATCH = 0.02  # of the mean gap: items that come so soon after another one belong to it
 _LEAST_RATIO, _LEAST_SCORE = -30.0, -10.0
