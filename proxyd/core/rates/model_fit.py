@@ -304,9 +304,13 @@ class SourceModel:
             fit.rate_off_since_s,
             fit.spread * fade + (found - expected) ** 2,
             fit.gaps.seen(evidence, self.rate_per_s, 0.0 if is_off else week_score),
-            note_recent(fit.recent, evidence.until_s - as_of_s, evidence, found, factor, speed),
+            self._recent_after(fit.recent, evidence.until_s - as_of_s, evidence, found, factor),
         )
         return now.with_rate(self.dispersion, week_s=self.cycle.length_s)
+
+    def _recent_after(self, recent: bytes, age_s: float, evidence: Evidence, found: float, factor: float) -> bytes:
+        odd = self.cycle.in_odd_weeks(evidence)
+        return note_recent(recent, age_s, evidence, found, factor, self.cycle.speed, odd)
 
     def _off_since_s(self, score: float, since_s: float | None, now_s: float) -> float | None:
         if self.sums is None or score > 0:

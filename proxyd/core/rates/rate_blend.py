@@ -385,16 +385,17 @@ class Blend:
 
 # -- recent items: by which factor they correct a rate
 #
-# For each of eight half-lives, from 90 minutes to a year, the logarithm of found over expected items is a *trait* of a
-# source. A weighted sum of the traits is the logarithm of the factor.
+# For each of eight half-lives, from 90 minutes to a year, and for the weeks of the same parity, the logarithm of found
+# over expected items is a *trait* of a source. A weighted sum of the traits is the logarithm of the factor.
 
 
 SHORT_S = (5400.0, 6 * 3600.0, 86400.0, 4 * 86400.0)
 """The half-lives that the blend of rates does not have."""
 
-TRAITS = len(SHORT_S) + len(HALF_LIVES_S) + 1  # the last is 1 for all
-_RECENT = Struct(f"<{2 * len(SHORT_S)}f")
-_NOTHING = (0.0,) * len(SHORT_S)
+TRAITS = len(SHORT_S) + 1 + len(HALF_LIVES_S) + 1  # the last is 1 for all
+PARITY_S = HALF_LIVES_S[2]  # the half-life of what came in even and in odd weeks
+_KEPT_S = (*SHORT_S, PARITY_S, PARITY_S)
+_RECENT = Struct(f"<{2 * len(_KEPT_S)}f")
 _ONE_MORE = 1.0  # added to found and expected items, so that few of them say little
 _MOST = 3.0  # the logarithm of the largest factor
 _PRIOR = 30.0  # the weight of the assumption that rates need no correction, in items
@@ -407,20 +408,39 @@ _SAVED = 12  # numbers of ``SavedDelay``
 _DAY_S = 86400.0  # after which the weights are fitted again; what comes together mostly comes within one
 
 
-def unpack_recent(recent: bytes, age_s: float, speed: float = 1.0) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the items of a source, and the time in which they came, discounted by each of ``SHORT_S`` for an age.
+def unpack_recent(
+    recent: bytes, age_s: float, speed: float = 1.0, *, odd: bool = False
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the items of a source, and the time in which they came, discounted for an age.
+
+    They are discounted by each of ``SHORT_S``, and last come those of the odd or of the even weeks.
 
     >>> unpack_recent(b"", 0.0)
-    ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0))
+    ((0.0, 0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, 0.0))
     """
-    if not recent:
-        return _NOTHING, _NOTHING
-    fades = [2.0 ** (-max(0.0, age_s) * speed / half_life_s) for half_life_s in SHORT_S]
+    items, passed_s = _unpack_all(recent, age_s, speed)
+    short, parity = len(SHORT_S), len(SHORT_S) + odd
+    return (*items[:short], items[parity]), (*passed_s[:short], passed_s[parity])
+
+
+def _unpack_all(recent: bytes, age_s: float, speed: float) -> tuple[list[float], list[float]]:
+    """Return all that is kept, for an age; nothing if another version kept it."""
+    if len(recent) != _RECENT.size:
+        return [0.0] * len(_KEPT_S), [0.0] * len(_KEPT_S)
+    fades = [2.0 ** (-max(0.0, age_s) * speed / half_life_s) for half_life_s in _KEPT_S]
     values = [value * fade for value, fade in zip(_RECENT.unpack(recent), 2 * fades, strict=True)]
-    return values[: len(SHORT_S)], values[len(SHORT_S) :]
+    return values[: len(_KEPT_S)], values[len(_KEPT_S) :]
 
 
-def note_recent(recent: bytes, age_s: float, evidence: Evidence, found: float, factor: float, speed: float) -> bytes:
+def note_recent(
+    recent: bytes,
+    age_s: float,
+    evidence: Evidence,
+    found: float,
+    factor: float,
+    speed: float,
+    odd: tuple[float, float] = (0.0, 0.0),
+) -> bytes:
     """Return what is kept of a source's recent items after a probe, packed.
 
     Parameters
@@ -435,6 +455,8 @@ def note_recent(recent: bytes, age_s: float, evidence: Evidence, found: float, f
         By which the source's week differs from an even one in the time that the probe looked back.
     speed
         The seconds of a week that pass in a second.
+    odd
+        The share of the items, and that of the time, in odd weeks.
 
     Examples
     --------
@@ -444,7 +466,7 @@ def note_recent(recent: bytes, age_s: float, evidence: Evidence, found: float, f
     (1.5, 0.721)
     """
     gap_s, told = evidence.until_s - evidence.since_s, item_times(evidence)
-    items, passed_s = map(list, unpack_recent(recent, age_s, speed))
+    items, passed_s = _unpack_all(recent, age_s, speed)
     for place, half_life_s in enumerate(SHORT_S):
         decay = log(2) * speed / half_life_s
         if told is None:  # they may have come at any time
@@ -452,16 +474,21 @@ def note_recent(recent: bytes, age_s: float, evidence: Evidence, found: float, f
         else:
             items[place] += sum(exp(-decay * (evidence.until_s - time_s)) for time_s in told.times_s)
         passed_s[place] += factor * -expm1(-decay * gap_s) / decay
+    of_items, of_time = odd
+    for place, (items_share, time_share) in enumerate(((1.0 - of_items, 1.0 - of_time), odd), len(SHORT_S)):
+        items[place] += items_share * (found if told is None else len(told.times_s))
+        passed_s[place] += time_share * factor * gap_s
     return _RECENT.pack(*items, *passed_s)
 
 
 def traits(items: ArrayLike, expected: ArrayLike) -> Floats:
     """Return the traits of sources, shape (sources, ``TRAITS``).
 
-    ``items`` and ``expected`` are discounted by each half-life, those of ``SHORT_S`` first, shape (sources, 8).
+    ``items`` and ``expected`` are discounted by each half-life, those of ``SHORT_S`` first, then come those of weeks of
+    the same parity, and those of the blend; shape (sources, 9).
 
-    >>> traits([[1.0] * 8], [[0.0] * 8]).round(2).tolist()
-    [[0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 1.0]]
+    >>> traits([[1.0] * 9], [[0.0] * 9]).round(2).tolist()
+    [[0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 1.0]]
     """
     ratios = np.log((np.asarray(items) + _ONE_MORE) / (np.asarray(expected) + _ONE_MORE))
     found: Floats = np.concatenate([ratios, np.ones((len(ratios), 1))], axis=1)
@@ -472,7 +499,7 @@ def traits_of(recent: tuple[Sequence[float], Sequence[float]], rate: RateEvidenc
     """Return the traits of one source, shape (1, ``TRAITS``); all that is known of it is discounted to one time.
 
     >>> traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, 1.0).tolist()
-    [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
+    [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
     """
     items, passed_s = (*recent[0], *rate.events), (*recent[1], *rate.exposure_s)
     return traits([items], [[per_s * each_s for each_s in passed_s]])
@@ -571,7 +598,7 @@ class ShortMemory:
     >>> memory, rng = ShortMemory(), np.random.default_rng(1)
     >>> for day in range(40):
     ...     busy = rng.random(100) < 0.5
-    ...     known = traits(np.where(busy, 8.0, 0.0)[:, None] * np.ones(8), np.full((100, 8), 4.0))
+    ...     known = traits(np.where(busy, 8.0, 0.0)[:, None] * np.ones(9), np.full((100, 9), 4.0))
     ...     memory.learn(known, rng.poisson(np.where(busy, 1.0, 0.1)), np.full(100, 0.5), np.ones(100), day * 86400.0)
     >>> memory.is_used, round(float(memory.factors(known)[busy].mean()))
     (True, 2)

@@ -43,6 +43,25 @@ def hours_between(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
     return until(stop_s) - until(start_s)
 
 
+def odd_weeks_s(time_s: Any) -> Any:
+    """Return the seconds of odd weeks before a time of the week, or before each of an array.
+
+    >>> [odd_weeks_s(MONDAY_S + weeks * WEEK_S) / WEEK_S for weeks in (1.0, 1.25, 3.0)]
+    [0.0, 0.25, 1.0]
+    """
+    pairs, rest_s = divmod(time_s - MONDAY_S, 2 * WEEK_S)
+    return pairs * WEEK_S + (abs(rest_s - WEEK_S) + rest_s - WEEK_S) / 2
+
+
+def is_odd_week(time_s: Any) -> Any:
+    """Return whether a time of the week is in an odd week, or each of an array.
+
+    >>> is_odd_week(MONDAY_S), is_odd_week(MONDAY_S + WEEK_S)
+    (False, True)
+    """
+    return (time_s - MONDAY_S) % (2 * WEEK_S) >= WEEK_S
+
+
 @dataclass(frozen=True, slots=True)
 class Cycle:
     """The cycle that repeats: a week, or something shorter in demonstrations, mapped to the time of a week."""
@@ -70,6 +89,21 @@ class Cycle:
         if isinstance(told, ItemTimes):
             return replace(told, times_s=tuple(told_s(time_s) for time_s in told.times_s))
         return told
+
+    def in_odd_weeks(self, evidence: Evidence) -> tuple[float, float]:
+        """Return the share of the items, and that of the time, in odd weeks.
+
+        >>> Cycle().in_odd_weeks(ItemTimes(MONDAY_S, MONDAY_S + 2 * WEEK_S, (MONDAY_S + 9 * 86400.0,)))
+        (1.0, 0.5)
+        """
+        since_s, until_s = self.week_s(evidence.since_s), self.week_s(evidence.until_s)
+        if until_s <= since_s:
+            return 0.0, 0.0
+        of_time = float(odd_weeks_s(until_s) - odd_weeks_s(since_s)) / (until_s - since_s)
+        times_s = evidence.times_s if isinstance(evidence, ItemTimes) else ()
+        if not times_s:
+            return of_time, of_time
+        return sum(bool(is_odd_week(self.week_s(time_s))) for time_s in times_s) / len(times_s), of_time
 
     def time_s(self, week_s: Any) -> Any:
         """Return the time at a time of the week: the inverse of ``week_s``."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.rate_blend import (
     DEFAULT_MEAN_PER_S,
     HALF_LIVES_S,
     MEMORY_ITEMS,
+    PARITY_S,
     PRIOR_EVENTS,
     PRIOR_ITEMS,
     SHORT_S,
@@ -21,10 +22,11 @@ from proxyd.core.rates.rate_blend import (
     traits,
 )
 from proxyd.core.rates.siblings import in_mass_changes
-from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, week_hours
+from proxyd.core.rates.week_bins import HOUR_S, HOURS, WEEK_S, hours_between, is_odd_week, week_hours
 from proxyd.core.rates.week_shapes import WeekShapes, WeekTrust, common_shapes, dispersion_of, factors_over_hours
 
 _DAY_S = 86400.0
+_KEPT_S = np.array([*SHORT_S, PARITY_S, PARITY_S])
 _KEPT_WEEKS = 52
 _TRIED_DAYS, _TRIED_S = 28, 52 * WEEK_S  # how often, and how long before the end, a history's weeks are tried
 _WEEK_HALF_LIFE = 26.0  # weeks after which a week counts half for the shapes
@@ -50,7 +52,8 @@ class FleetModel:
         self._learned: WeekShapes | None = None
         self.trust = WeekTrust()
         self.memory = ShortMemory()
-        self._recent = np.zeros((2, len(SHORT_S), sources))  # items, and the time in which they came, discounted
+        # items, and the time in which they came, discounted; in the end those of even and of odd weeks
+        self._recent = np.zeros((2, len(_KEPT_S), sources))
 
     def read(self, times_s: Sequence[ArrayLike], *, until_s: float, since_s: ArrayLike | None = None) -> None:
         """Read a complete history up to ``until_s``, day by day, as if every source had been probed daily.
@@ -129,8 +132,11 @@ class FleetModel:
         if self._learned is not None:
             hours = factors_over_hours(since_s, np.full(len(sources), until_s), self._learned.shapes)
             factor = hours[np.arange(len(sources)), self._learned.of_source[sources]] * HOUR_S / gap_s
-        decay, recent = np.log(2) / np.array(SHORT_S)[:, None], self._recent[:, :, sources]
-        known = np.concatenate([recent * np.exp(-decay * gap_s / 2), rates.evidence(sources, until_s - gap_s / 2)], 1)
+        decay, recent = np.log(2) / _KEPT_S[:, None], self._recent[:, :, sources]
+        faded, short = recent * np.exp(-decay * gap_s / 2), len(SHORT_S)
+        odd = is_odd_week(until_s - gap_s / 2)
+        same = np.where(odd, faded[:, short + 1], faded[:, short])
+        known = np.concatenate([faded[:, :short], same[:, None], rates.evidence(sources, until_s - gap_s / 2)], 1)
         seen = ~np.isnan(rates.as_of_s[sources])
         found = np.bincount(item_of, minlength=len(sources))
         self.memory.learn(
@@ -141,8 +147,10 @@ class FleetModel:
             until_s,
         )
         recent = recent * np.exp(-decay * gap_s)
-        recent[1] += factor * -np.expm1(-decay * gap_s) / decay
-        for items, weights in zip(recent[0], np.exp(-decay * (until_s - times_s)), strict=True):
+        recent[1] += factor * -np.expm1(-decay * gap_s) / decay * _of_weeks(odd)
+        for items, weights in zip(
+            recent[0], np.exp(-decay * (until_s - times_s)) * _of_weeks(odd)[:, item_of], strict=True
+        ):
             items += np.bincount(item_of, weights=weights, minlength=len(sources))
         self._recent[:, :, sources] = recent
 
@@ -164,6 +172,11 @@ class FleetModel:
             self._passed *= fade
             self._week_s += WEEK_S
             self._weekly = [*self._weekly[1 - _KEPT_WEEKS :], np.zeros(HOURS)]
+
+
+def _of_weeks(odd: NDArray[np.bool_]) -> Floats:
+    """Return what counts for each of ``_KEPT_S``, of what came in odd weeks or in even ones; shape (kept, n)."""
+    return np.vstack([np.ones((len(SHORT_S), len(odd))), ~odd, odd])
 
 
 class FleetRates:

@@ -24,7 +24,7 @@ from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.model_fit import ItemGaps, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes, SavedDelay, leave_out, note_recent
 from proxyd.core.rates.siblings import in_mass_changes
-from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
@@ -367,7 +367,7 @@ def _states_of_history(terms: Terms, fleet: FleetRecord) -> tuple[dict[str, Sour
             rate = blend.seen(rate, evidence, mass_s=mass_s)
             counted = leave_out(evidence, mass_s) if thinning.is_used else evidence
             counts = counts.seen(counted)
-            recent = note_recent(recent, until_s - since_s, counted, 0.0, 1.0, 1.0)
+            recent = note_recent(recent, until_s - since_s, counted, 0.0, 1.0, 1.0, Cycle().in_odd_weeks(counted))
         name = str(number)
         states[name] = SourceState(
             *(name, f"https://example/{name}"),

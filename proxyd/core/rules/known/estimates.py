@@ -25,7 +25,7 @@ from proxyd.core.rates.rate_blend import (
     traits_of,
     unpack_recent,
 )
-from proxyd.core.rates.week_bins import WEEK_S, Cycle
+from proxyd.core.rates.week_bins import WEEK_S, Cycle, is_odd_week
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rates.week_shapes import WeekSums, WeekTrust
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceState
@@ -137,9 +137,14 @@ class Estimates:
             return rate_per_s
         wait_s = None if week is None else week.mean_gap_s(source.source_id)
         middle_s = now_s + min(wait_s or 0.0, _LONGEST_WAIT_S) / 2.0
-        recent = unpack_recent(state.fit.recent, middle_s - (state.fit.as_of_s or middle_s), self.cycle.speed)
+        recent = self._recent_of(state.fit, middle_s)
         known = traits_of(recent, self.blend.evidence(state.rate, middle_s), rate_per_s)
         return rate_per_s * float(self.memory.factors(known)[0])
+
+    def _recent_of(self, fit: ModelFit, at_s: float) -> tuple[Sequence[float], Sequence[float]]:
+        """Return what is kept of a source's recent items, and of those in weeks of the parity of a time."""
+        odd = bool(is_odd_week(self.cycle.week_s(at_s)))
+        return unpack_recent(fit.recent, at_s - (fit.as_of_s or at_s), self.cycle.speed, odd=odd)
 
     def _note_probe(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> None:
         """Learn from a probe what recent items say of a rate."""
@@ -151,7 +156,7 @@ class Estimates:
             return
         found, expected = count_probe(evidence, model.expect(evidence.since_s, evidence.until_s)[0])
         middle_s = (evidence.since_s + evidence.until_s) / 2.0
-        recent = unpack_recent(before.fit.recent, middle_s - (before.fit.as_of_s or middle_s), self.cycle.speed)
+        recent = self._recent_of(before.fit, middle_s)
         known = traits_of(recent, self.blend.evidence(before.rate, middle_s), rate_per_s)
         counts = [sqrt(self.blend.mean_per_s / rate_per_s)]
         self.memory.learn(known, [found], [expected], counts, float(self.cycle.week_s(evidence.until_s)))
