@@ -285,7 +285,7 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     assert f"{fates.captured} events seen in time, {fates.missed} not" in fleet
     assert fleet.count("<polyline") >= 6
     _, source = await browser.get("/sources/evening-news/why")
-    assert "of waiting, over all items that it finds; one that is not seen in time counts as 21 d" in source
+    assert "of waiting, over all items that it finds; one that is not seen in time counts as 7 d" in source
     assert len(re.findall(r'<rect class="l\d"', source)) == 168
     assert len(re.findall(r'<tr><th scope="row">\d\d:00</th>(<td class="n">[^<]+</td>){7}</tr>', source)) == 24
     planned = await browser.api.control.queries.plans.plan_of("evening-news", limit=1000)
