@@ -39,7 +39,7 @@ def test_every_policy_has_a_row_with_every_figure(trace: Path, capsys: pytest.Ca
     names = [row["policy"] for row in found]
     assert names[0] == "auto"
     assert names[-1] == "clairvoyant"
-    assert len(set(names)) == len(names) == 23
+    assert len(set(names)) == len(names) == 24
     figures = {
         "probes", "mean_delay_s", "median_delay_s", "p95_delay_s", "completeness", "undiscovered_mean",
         "peak_probes_per_slot", "seconds",
