@@ -207,11 +207,12 @@ def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     if seen.sum() <= 0 or weeks.sum() <= 0:
         return WeekShapes(np.ones((1, HOURS)), np.zeros(len(seen), dtype=np.int64))
     effective = seen / dispersion
-    shapes = _pool_shapes(effective, weeks, np.ones(len(seen)))[None, :]
+    flat = _flat(effective, weeks)
+    shapes = _pool(effective, flat, np.ones((len(seen), 1)))
     members = np.zeros(len(seen), dtype=np.int64)
     score = _evidence(effective, weeks, shapes)
     for clusters in range(2, min(most, len(seen)) + 1):
-        trial, belongs = _mixture(effective, weeks, _split(effective, weeks, shapes, members, clusters))
+        trial, belongs = _mixture(effective, flat, weeks, _split(effective, flat, shapes, members, clusters))
         trial_score = _evidence(effective, weeks, trial)
         if trial_score <= score:
             break
@@ -247,7 +248,7 @@ def one_shape_moved(counts: Floats, passed: Floats, learned: WeekShapes, *, disp
     if len(learned.shapes) < 2:  # then all follow one shape as it is
         return learned
     seen = counts / dispersion
-    flat = seen.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
+    flat = _flat(seen, passed)
     best = int(np.argmax(seen.sum(axis=1)))
     shape = _shape(seen[best], flat[best])
     for _ in range(_ROUNDS):
@@ -315,30 +316,30 @@ def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
     return likeliest
 
 
-def _pool_shapes(counts: Floats, passed: Floats, share: Floats) -> Floats:
-    """Return the shape of several sources together, each with a share in it, shape (sources,)."""
-    if passed.ndim == 1:
-        return week_shape(share @ counts, passed)
-    flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=1, keepdims=True), 1e-12)
-    together = share @ counts
-    return _shape(together, share @ flat) if together.sum() > 0 else np.ones(HOURS)
+def _flat(counts: Floats, passed: Floats) -> Floats:
+    """Return what each source would have shown in flat weeks, shape (sources, 168)."""
+    flat: Floats = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
+    return flat
 
 
-def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
+def _pool(counts: Floats, flat: Floats, shares: Floats) -> Floats:
+    """Return the shape of several sources together by their shares in it, shape (sources, shapes), for each shape."""
+    together = zip(shares.T @ counts, shares.T @ flat, strict=True)
+    return np.array([_shape(seen, even) if seen.sum() > 0 else np.ones(HOURS) for seen, even in together])
+
+
+def _split(counts: Floats, flat: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
     """Return the shapes and one more: that of the sources that fit their own shape worst."""
-    flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
     expected = flat * shapes[members]
-    misfit = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
-    pattern = (counts - expected) @ ((counts - expected)[int(np.argmax(misfit))])
-    worst = (pattern > 0).astype(np.float64)
-    return np.vstack([shapes, _pool_shapes(counts, passed, worst)])[:clusters]
+    off = counts - expected
+    misfit = (off**2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
+    worst = (off @ off[int(np.argmax(misfit))] > 0).astype(np.float64)
+    return np.vstack([shapes, _pool(counts, flat, worst[:, None])])[:clusters]
 
 
-def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
+def _mixture(counts: Floats, flat: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
     for _ in range(_ROUNDS):
-        logs = _log_likelihoods(counts, passed, shapes)
-        belongs = _shares(logs)
-        new = np.array([_pool_shapes(counts, passed, share) for share in belongs.T])
+        new = _pool(counts, flat, _shares(_log_likelihoods(counts, passed, shapes)))
         if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
             break
         shapes = new
