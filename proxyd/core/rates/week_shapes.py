@@ -15,6 +15,8 @@ from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 _CONCENTRATIONS = np.array([2.0**power for power in range(-3, 14)])
 _ROUNDS = 30
 _HOURS_LATER = np.arange(-24, 24)  # by which a source may follow a shape
+_MOVED = (np.arange(HOURS) - _HOURS_LATER[:, None]) % HOURS  # the hour of a shape that such a source shows in each hour
+_SHOWN = (np.arange(HOURS) + _HOURS_LATER[:, None]) % HOURS  # the hour in which it shows each hour of the shape
 _SURE_OF_HOUR = 0.6  # the probability of an hour of the day and its neighbours, from which on a source follows it
 _TRUST_ITEMS = 20_000.0  # items after which earlier ones count half for the trust in weeks
 _LEAST_FACTOR = 1e-3
@@ -287,14 +289,15 @@ def hours_ahead(counts: Floats, passed: Floats, shape: Floats, *, dispersion: fl
 
 def _shares(logs: Floats) -> Floats:
     """Return the probability of each column, of the log-likelihoods of each row."""
-    shares: Floats = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
+    odds = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares: Floats = odds / odds.sum(axis=1, keepdims=True)
     return shares
 
 
 def _moved_back(belongs: Floats, values: Floats) -> Floats:
     """Return the sum of values by source and hour of the week, each moved to where its source belongs."""
-    moved_back = [np.roll(row, -hour) for hour, row in zip(_HOURS_LATER.tolist(), belongs.T @ values, strict=True)]
-    return np.asarray(np.sum(moved_back, axis=0))
+    moved_back: Floats = np.take_along_axis(belongs.T @ values, _SHOWN, axis=1).sum(axis=0)
+    return moved_back
 
 
 def moved(shape: Floats) -> Floats:
@@ -303,7 +306,8 @@ def moved(shape: Floats) -> Floats:
     >>> moved(np.arange(168.0))[26, :3].tolist()
     [166.0, 167.0, 0.0]
     """
-    return np.array([np.roll(shape, hour) for hour in _HOURS_LATER.tolist()])
+    placed: Floats = shape[_MOVED]
+    return placed
 
 
 def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
