@@ -386,14 +386,13 @@ class Blend:
 # -- recent items: by which factor they correct a rate
 #
 # For each of eight half-lives, from 90 minutes to a year, and for the weeks of the same parity, the logarithm of found
-# over expected items is a *trait* of a source, and so is how new its newest item is. A weighted sum of the traits is
-# the logarithm of the factor.
+# over expected items is a *trait* of a source. A weighted sum of the traits is the logarithm of the factor.
+
 
 SHORT_S = (5400.0, 6 * 3600.0, 86400.0, 4 * 86400.0)
 """The half-lives that the blend of rates does not have."""
 
-_AGES = (0.1, 0.5)  # in mean gaps: the age of the newest item, after which it says a third as much
-TRAITS = len(SHORT_S) + 1 + len(HALF_LIVES_S) + len(_AGES) + 1  # the last is 1 for all
+TRAITS = len(SHORT_S) + 1 + len(HALF_LIVES_S) + 1  # the last is 1 for all
 PARITY_S = HALF_LIVES_S[2]  # the half-life of what came in even and in odd weeks
 _KEPT_S = (*SHORT_S, PARITY_S, PARITY_S)
 _RECENT = Struct(f"<{2 * len(_KEPT_S)}f")
@@ -482,34 +481,28 @@ def note_recent(
     return _RECENT.pack(*items, *passed_s)
 
 
-def traits(items: ArrayLike, expected: ArrayLike, ages: ArrayLike) -> Floats:
+def traits(items: ArrayLike, expected: ArrayLike) -> Floats:
     """Return the traits of sources, shape (sources, ``TRAITS``).
 
     ``items`` and ``expected`` are discounted by each half-life, those of ``SHORT_S`` first, then come those of weeks of
-    the same parity, and those of the blend; shape (sources, 9). ``ages`` are those of the newest items in mean gaps,
-    infinity without one, shape (sources,).
+    the same parity, and those of the blend; shape (sources, 9).
 
-    >>> traits([[1.0] * 9], [[0.0] * 9], [0.5]).round(2).tolist()
-    [[0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.01, 0.37, 1.0]]
+    >>> traits([[1.0] * 9], [[0.0] * 9]).round(2).tolist()
+    [[0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 1.0]]
     """
     ratios = np.log((np.asarray(items) + _ONE_MORE) / (np.asarray(expected) + _ONE_MORE))
-    newness = np.exp(-np.divide.outer(np.asarray(ages, dtype=np.float64), _AGES))
-    found: Floats = np.concatenate([ratios, newness, np.ones((len(ratios), 1))], axis=1)
+    found: Floats = np.concatenate([ratios, np.ones((len(ratios), 1))], axis=1)
     return found
 
 
-def traits_of(
-    recent: tuple[Sequence[float], Sequence[float]], rate: RateEvidence, per_s: float, age_s: float = inf
-) -> Floats:
+def traits_of(recent: tuple[Sequence[float], Sequence[float]], rate: RateEvidence, per_s: float) -> Floats:
     """Return the traits of one source, shape (1, ``TRAITS``); all that is known of it is discounted to one time.
 
-    ``age_s`` is the age of its newest item at that time.
-
     >>> traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, 1.0).tolist()
-    [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
+    [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
     """
     items, passed_s = (*recent[0], *rate.events), (*recent[1], *rate.exposure_s)
-    return traits([items], [[per_s * each_s for each_s in passed_s]], [per_s * age_s])
+    return traits([items], [[per_s * each_s for each_s in passed_s]])
 
 
 class SavedDelay:
@@ -605,7 +598,7 @@ class ShortMemory:
     >>> memory, rng = ShortMemory(), np.random.default_rng(1)
     >>> for day in range(40):
     ...     busy = rng.random(100) < 0.5
-    ...     known = traits(np.where(busy, 8.0, 0.0)[:, None] * np.ones(9), np.full((100, 9), 4.0), np.ones(100))
+    ...     known = traits(np.where(busy, 8.0, 0.0)[:, None] * np.ones(9), np.full((100, 9), 4.0))
     ...     memory.learn(known, rng.poisson(np.where(busy, 1.0, 0.1)), np.full(100, 0.5), np.ones(100), day * 86400.0)
     >>> memory.is_used, round(float(memory.factors(known)[busy].mean()))
     (True, 2)
