@@ -63,13 +63,14 @@ async def test_all_sessions_with_the_database_are_in_use(tmp_path: Path, postgre
     async with working(tmp_path, postgresql, *roles, budget=BUDGET, leases=leases) as (machines, origin):
         database = machines.database.rpartition("/")[2]
         asked = machines.machines[0]
-        token = (await asked.cli("token", "create", "--name", "me", "--scope", "read")).out.strip()
+        made = await asked.cli("token", "create", "--name", "me", "--scope", "read")
+        assert made.code == 0, made
         async with load(machines, origin, budget_per_s=BUDGET_PER_S) as published:
             await come(published, 5)
             holding = asyncio.create_task(asyncio.to_thread(postgresql.query, _HOLD, database))
             try:
                 path = "/api/v1/notifications?limit=1"
-                asking = [asyncio.create_task(asked.request("GET", path, token=token)) for _ in range(8)]
+                asking = [asyncio.create_task(asked.request("GET", path, token=made.out.strip())) for _ in range(8)]
                 await asked.metric_reaches("proxyd_session_waits_seconds", 1)
             finally:
                 await asyncio.to_thread(postgresql.query, "CREATE TABLE released ()", database)
