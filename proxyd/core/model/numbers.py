@@ -102,8 +102,11 @@ _CODES = {
     for name in " ".join(_NAMES_OF_CURRENCIES.values()).split()
 } | {code.lower(): frozenset({code}) for code in _NAMES_OF_CURRENCIES}
 _NO_CODES: frozenset[str] = frozenset()
-_IN_WHOLE = frozenset(("JPY", "CNY", "KRW", "VND", "IDR", "HUF", "ISK", "CLP", "COP"))
-"""Currencies whose prices have no thousandths, as those of fuel have in euros: 12.800 ₫ are twelve thousand."""
+_IN_WHOLE = frozenset(("KRW", "VND", "IDR", "COP"))
+"""Currencies of so little worth that nothing is told in thousandths of them: 12.800 ₫ are twelve thousand.
+
+Fuel is, in euros (1.859 €), and exchange rates are, in yen (149.123 ¥); ``ft`` also means feet.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ def read_number(text: str, mark: str | None = None) -> float | int | None:
     (1299, 1299, 1299, 12)
     >>> read_number("1.299"), read_number("1.299", ","), read_number("1,299"), read_number("1,299", ",")
     (1.299, 1299, 1299, 1.299)
-    >>> read_number("12.800 ₫"), read_number("¥12,800", ",")
+    >>> read_number("12.800 ₫"), read_number("₩12,800", ",")
     (12800, 12800)
     >>> read_number("-5 €"), read_number("(5.00)"), read_number("from $5 to $9"), read_number("free")
     (-5, -5, None, None)
@@ -255,7 +258,7 @@ def _without_currency(text: str) -> str:
 
 
 def _mark_by_currency(found: _Found) -> str | None:
-    """Return the decimal mark of an amount whose currency has no thousandths, or ``None`` if any mark may be meant."""
+    """Return the decimal mark of an amount in a currency of ``_IN_WHOLE``, or ``None`` if any mark may be meant."""
     words = (_LAST_WORD.search(found.before.rstrip()[-_LONGEST_CURRENCY:]), _FIRST_WORD.match(found.after))
     codes = [_CODES.get(word[word.lastindex or 0].lower(), _NO_CODES) for word in words if word is not None]
     is_in_whole = any(each and each <= _IN_WHOLE for each in codes)
