@@ -18,7 +18,7 @@ _NAMES = {  # how the names of months begin in the languages of feeds that were 
     4: "apr abr avr ápr απρ апр кві kwi nis",
     5: "may mai maj mag mei máj μάι μαι μαΐ мая май тра",
     6: "jun giu juin jún ιούν ιουν июн чер cze haz",  # noqa: RUF001 - Greek
-    7: "jul lug juil júl ιούλ ιουλ июл лип lip tem",
+    7: "jul lug juil júl ιούλ ιουλ июл лип lipi lipc tem",
     8: "aug ago aoû aou αύγ αυγ авг сер sie ağu",  # noqa: RUF001 - Greek
     9: "sep set szep σεπ сен вер wrz eyl",
     10: "oct okt out ott οκτ окт жов paź eki",

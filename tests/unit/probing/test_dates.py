@@ -47,6 +47,9 @@ NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))
         ("1 березня 2026 р., 12:00", NOON_S),  # noqa: RUF001
         ("1 marca 2026, 12:00", NOON_S),
         ("1 Mart 2026 12:00", NOON_S),
+        ("1 marca 2026", NOON_S - 43200.0),
+        ("2 lipca 2026", NOON_S - 43200.0 + 123 * 86400.0),
+        ("2 lipnja 2026", None),  # of Croatians, who call June so
         ("1 listopada 2026", None),  # November to Poles, October to Croats
         ("1 Mar 2026 1.5", None),
         ("2026-03-01T13:00:00.5 CET", NOON_S + 0.5),
