@@ -184,7 +184,7 @@ async def test_a_source_is_planned_by_a_week_that_is_moved_to_its_hours() -> Non
     plan = found.fleet(T0).plan()
     assert plan is not None
     run_all(found.switch_plan(plan, T0))
-    first = list[int]()
+    first: list[int] = []
     for zone, name in enumerate(names):
         week = np.array(plan.intensity(name)).reshape(7, 24).mean(axis=0)
         busy = (np.arange(6) + zone) % 24
