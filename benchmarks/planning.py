@@ -11,11 +11,14 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import resource
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter, process_time
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy, as ``proxyd.__main__`` sets it
 
 import numpy as np
 
