@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log, pi
+from math import inf, log, pi
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +14,10 @@ from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 
 _CONCENTRATIONS = np.array([2.0**power for power in range(-3, 14)])
+_Real = TypeVar("_Real", np.float32, np.float64)
 _HALF_LOG_2PI = 0.5 * log(2.0 * pi)
 _ROUNDS = 30
+_SETTLED = 0.1  # a round of EM that gains less is the last one: all items together hardly tell the difference
 _HOURS_LATER = np.arange(-24, 24)  # by which a source may follow a shape
 _MOVED = (np.arange(HOURS) - _HOURS_LATER[:, None]) % HOURS  # the hour of a shape that such a source shows in each hour
 _SHOWN = (np.arange(HOURS) + _HOURS_LATER[:, None]) % HOURS  # the hour in which it shows each hour of the shape
@@ -215,17 +218,14 @@ def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     seen, weeks = np.asarray(counts, dtype=np.float64), np.asarray(passed, dtype=np.float64)
     if seen.sum() <= 0 or weeks.sum() <= 0:
         return WeekShapes(np.ones((1, HOURS)), np.zeros(len(seen), dtype=np.int64))
-    effective = seen / dispersion
-    flat = _flat(effective, weeks)
-    shapes = _pool(effective, flat, np.ones((len(seen), 1)))
-    members = np.zeros(len(seen), dtype=np.int64)
-    score = _evidence(effective, weeks, shapes)
-    for clusters in range(2, min(most, len(seen)) + 1):
-        trial, belongs = _mixture(effective, flat, weeks, _split(effective, flat, shapes, members, clusters))
-        trial_score = _evidence(effective, weeks, trial)
+    sample, members = _Sample.of(seen, weeks, dispersion), np.zeros(len(seen), dtype=np.int64)
+    shapes = _pool(sample, np.ones((len(seen), 1)))
+    score = _score(sample, shapes)
+    for _ in range(2, min(most, len(seen)) + 1):
+        trial, belongs, trial_score = _mixture(sample, _split(sample, shapes, members))
         if trial_score <= score:
             break
-        shapes, members, score = trial, belongs, trial_score
+        shapes, members, score = trial, np.argmax(belongs, axis=1), trial_score
     return WeekShapes(shapes, members)
 
 
@@ -256,22 +256,14 @@ def one_shape_moved(counts: Floats, passed: Floats, learned: WeekShapes, *, disp
     """
     if len(learned.shapes) < 2:  # then all follow one shape as it is
         return learned
-    seen = counts / dispersion
-    flat = _flat(seen, passed)
-    best = int(np.argmax(seen.sum(axis=1)))
-    shape = _shapes(seen[best][None], flat[best][None])[0]
-    for _ in range(_ROUNDS):
-        logs = _log_likelihoods(seen, passed, moved(shape))
-        belongs = _shares(logs)
-        new = _shapes(_moved_back(belongs, seen)[None], _moved_back(belongs, flat)[None])[0]
-        if np.allclose(new, shape, rtol=1e-3, atol=1e-4):
-            break
-        shape = new
-    score = float(np.logaddexp.reduce(logs, axis=1).sum()) - len(seen) * float(np.log(len(_HOURS_LATER)))
-    score -= 0.5 * _freedom(shape) * float(np.log(max(2.0, seen.sum())))
-    if score <= _evidence(seen, passed, learned.shapes) + _NATS_TO_MOVE * len(seen):
+    sample = _Sample.of(counts, passed, dispersion)
+    needed = _score(sample, learned.shapes) + _NATS_TO_MOVE * len(counts)
+    best = [int(np.argmax(sample.items))]
+    first = _shapes(sample.counts[best].astype(np.float64), sample.flat[best].astype(np.float64))
+    (shape,), belongs, score = _mixture(sample, first, needed=needed, is_moved=True)
+    if score <= needed:
         return learned
-    of_source, ahead_h = hours_ahead(counts, passed, shape, dispersion=dispersion)
+    of_source, ahead_h = _hours_ahead(belongs)
     return WeekShapes(np.array([shape, belongs.mean(axis=0) @ moved(shape)]), of_source, learned.dispersion, ahead_h)
 
 
@@ -286,25 +278,16 @@ def hours_ahead(counts: Floats, passed: Floats, shape: Floats, *, dispersion: fl
     >>> of_source.tolist(), ahead_h.tolist()
     ([0, 1], [-2, 0])
     """
-    belongs = _shares(_log_likelihoods(counts / dispersion, passed, moved(shape)))
+    return _hours_ahead(_memberships(_Sample.of(counts, passed, dispersion), moved(shape))[0])
+
+
+def _hours_ahead(belongs: Floats) -> tuple[Ints, Ints]:
+    """Return the same from the probability that each source follows the shape by each of the hours."""
     place = np.argmax(belongs - 1e-6 * np.abs(_HOURS_LATER), axis=1)  # of equals the nearest
     of_day = belongs[:, :24] + belongs[:, 24:]  # where all days are alike, nothing tells which day it is
     near = np.stack([of_day[np.arange(len(place)), (place + by) % 24] for by in (-1, 0, 1)]).sum(axis=0)
     is_known = near > _SURE_OF_HOUR
     return np.where(is_known, 0, 1), np.where(is_known, -_HOURS_LATER[place], 0)
-
-
-def _shares(logs: Floats) -> Floats:
-    """Return the probability of each column, of the log-likelihoods of each row."""
-    odds = np.exp(logs - logs.max(axis=1, keepdims=True))
-    shares: Floats = odds / odds.sum(axis=1, keepdims=True)
-    return shares
-
-
-def _moved_back(belongs: Floats, values: Floats) -> Floats:
-    """Return the sum of values by source and hour of the week, each moved to where its source belongs."""
-    moved_back: Floats = np.take_along_axis(belongs.T @ values, _SHOWN, axis=1).sum(axis=0)
-    return moved_back
 
 
 def moved(shape: Floats) -> Floats:
@@ -327,62 +310,92 @@ def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
     return likeliest
 
 
-def _flat(counts: Floats, passed: Floats) -> Floats:
-    """Return what each source would have shown in flat weeks, shape (sources, 168)."""
-    flat: Floats = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
-    return flat
+class _Sample(NamedTuple):
+    """What sources showed by hour of the week; of four bytes, which take half the time and tell the same."""
+
+    counts: NDArray[np.float32]  # effective items, shape (sources, 168)
+    flat: NDArray[np.float32]  # what each source would have shown in flat weeks, shape (sources, 168)
+    items: NDArray[np.float32]  # of all hours, shape (sources, 1)
+
+    @classmethod
+    def of(cls, counts: Floats, passed: Floats, dispersion: float) -> _Sample:
+        """Return the sample of items and observed hours, as ``common_shapes`` takes them."""
+        seen = (counts / dispersion).astype(np.float32)
+        items = seen.sum(axis=1, keepdims=True)
+        return cls(seen, items * (passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)).astype("f4"), items)
 
 
-def _pool(counts: Floats, flat: Floats, shares: Floats) -> Floats:
-    """Return the shape of several sources together by their shares in it, shape (sources, shapes), for each shape."""
-    return _shapes(shares.T @ counts, shares.T @ flat)
+def _pool(sample: _Sample, belongs: Floats, *, is_moved: bool = False) -> Floats:
+    """Return the shape of several sources together by their shares in it, shape (sources, shapes), for each shape.
+
+    If one shape is moved, the shares are those of its places, and each source is moved back to the shape.
+    """
+    by_share = belongs.T.astype(np.float32)
+    seen, flat = (by_share @ each for each in (sample.counts, sample.flat))
+    if is_moved:
+        seen, flat = (np.take_along_axis(each, _SHOWN, axis=1).sum(axis=0, keepdims=True) for each in (seen, flat))
+    return _shapes(seen.astype(np.float64), flat.astype(np.float64))
 
 
-def _split(counts: Floats, flat: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
+def _split(sample: _Sample, shapes: Floats, members: Ints) -> Floats:
     """Return the shapes and one more: that of the sources that fit their own shape worst."""
-    expected = flat * shapes[members]
-    off = counts - expected
-    misfit = (off**2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
+    expected = sample.flat * shapes.astype(np.float32)[members]
+    off = sample.counts - expected
+    misfit = (off**2 / np.maximum(expected, 1e-9)).sum(axis=1)
     worst = (off @ off[int(np.argmax(misfit))] > 0).astype(np.float64)
-    return np.vstack([shapes, _pool(counts, flat, worst[:, None])])[:clusters]
+    return np.vstack([shapes, _pool(sample, worst[:, None])])
 
 
-def _mixture(counts: Floats, flat: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
-    for _ in range(_ROUNDS):
-        new = _pool(counts, flat, _shares(_log_likelihoods(counts, passed, shapes)))
-        if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
+def _mixture(
+    sample: _Sample, shapes: Floats, *, needed: float = -inf, is_moved: bool = False
+) -> tuple[Floats, Floats, float]:
+    """Return the shapes fitted by EM, the probability of each for each source, and their score.
+
+    If one shape is moved, the probabilities are those of its places. It is left as it is if even ten times its present
+    pace does not bring it to the ``needed`` score. Several shapes gain little for some rounds before they part.
+    """
+    last = -inf
+    for left in range(_ROUNDS, -1, -1):
+        belongs, fit = _memberships(sample, moved(shapes[0]) if is_moved else shapes)
+        score, gain, last = fit - _cost(sample, shapes), fit - last, fit
+        if gain < _SETTLED or score + 10 * left * gain <= needed or not left:
             break
-        shapes = new
-    return shapes, np.argmax(_log_likelihoods(counts, passed, shapes), axis=1)
+        shapes = _pool(sample, belongs, is_moved=is_moved)
+    return shapes, belongs, score
 
 
-def _log_likelihoods(counts: Floats, passed: Floats, shapes: Floats) -> Floats:
-    """Return the log-likelihood of each source under each shape, at the best-fitting rate, shape (n, k)."""
-    if passed.ndim == 1:
-        share = shapes * passed
-        logs: Floats = counts @ np.log(share / share.sum(axis=1, keepdims=True) + 1e-12).T
-        return logs
-    return _likelihoods(counts, passed @ shapes.T, shapes)
+def _score(sample: _Sample, shapes: Floats) -> float:
+    """Return the log-likelihood of a mixture minus the cost of its parameters (BIC)."""
+    return _memberships(sample, shapes)[1] - _cost(sample, shapes)
 
 
-def _likelihoods(counts: Floats, expected: Floats, shapes: Floats) -> Floats:
-    found: Floats = counts.sum(axis=1, keepdims=True)
-    return counts @ np.log(shapes + 1e-12).T - found * np.log(np.maximum(expected, 1e-12))
+def _memberships(sample: _Sample, shapes: Floats) -> tuple[Floats, float]:
+    """Return the probability that each source follows each shape, and the log-likelihood of all.
+
+    Likelihoods are those at the best-fitting rates, without what depends on no shape.
+    """
+    logs = _likelihoods(sample.counts, sample.flat @ shapes.T.astype(np.float32), shapes)
+    most = logs.max(axis=1, keepdims=True)
+    odds = np.exp(logs - most)
+    all_odds = odds.sum(axis=1, keepdims=True)
+    return odds / all_odds, float((most + np.log(all_odds / len(shapes))).sum())
 
 
-def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:
-    """Return the mixture's log-likelihood minus the cost of its parameters (BIC)."""
-    logs = _log_likelihoods(counts, passed, shapes)
-    fit = float(np.logaddexp.reduce(logs, axis=1).sum()) - len(counts) * float(np.log(len(shapes)))
-    smooth = sum(_freedom(shape) for shape in shapes)
-    return fit - 0.5 * smooth * float(np.log(max(2.0, counts.sum())))
+def _likelihoods(counts: NDArray[_Real], expected: NDArray[_Real], shapes: Floats) -> Floats:
+    """Return the log-likelihood of each source under each shape, whatever its rate, but for a constant."""
+    items = counts.sum(axis=1, keepdims=True)
+    logs = counts @ np.log(shapes + 1e-12).T.astype(counts.dtype) - items * np.log(np.maximum(expected, 1e-12))
+    likely: Floats = logs.astype(np.float64)
+    return likely
 
 
-def _freedom(shape: Floats) -> float:
-    """Return approximately how many parameters a shape has: hours and days, more if it is not a product of these."""
-    by_day = shape.reshape(7, 24)
-    product = np.outer(by_day.mean(axis=1), by_day.mean(axis=0))
-    return 29.0 if not np.allclose(product, by_day, rtol=0.02, atol=0.02) else 1.0 + 28.0 * (np.ptp(shape) > 1e-9)
+def _cost(sample: _Sample, shapes: Floats) -> float:
+    """Return what the parameters of shapes cost: hours and days each, more where these do not explain all hours."""
+    by_day = shapes.reshape(-1, 7, 24)
+    product = by_day.mean(axis=2)[:, :, None] * by_day.mean(axis=1)[:, None, :]
+    is_product = np.isclose(product, by_day, rtol=0.02, atol=0.02).all(axis=(1, 2))
+    parameters = np.where(is_product, 1.0 + 28.0 * (np.ptp(shapes, axis=1) > 1e-9), 29.0)
+    return 0.5 * float(parameters.sum() * np.log(max(2.0, float(sample.items.sum()))))
 
 
 def dispersion_of(weekly: Sequence[ArrayLike] | Floats) -> float:
