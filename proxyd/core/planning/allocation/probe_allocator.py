@@ -23,7 +23,7 @@ from proxyd.core.planning.allocation.prices import (
     slot_loads,
 )
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
-from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
+from proxyd.core.planning.allocation.timetable import LEVELS, Timetable, TimetableBuilder
 from proxyd.core.planning.kernels.golden_turns import turn, turns
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, WeekCosts
 from proxyd.core.rates.age_hazards import FEWEST_PROBES, age_hazards
@@ -351,16 +351,14 @@ class ProbeAllocator:
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
 
-    def _timetables(self, slot_price: Floats | None, into: Floats) -> list[Timetable]:
-        """Return the timetables of all shapes; their gaps go ``into`` one array, shape (shapes, levels, slots)."""
-        importance = self.importance
+    def _builders(self) -> list[TimetableBuilder]:
+        """Return what builds the timetables of each shape; it takes megabytes, so nothing keeps it."""
+        weights = self.importance
         return [
-            Timetable.build(
+            TimetableBuilder(
                 shape,
-                importance=importance if importance is None or importance.ndim == 1 else importance[number],
-                slot_price=slot_price,
+                importance=weights if weights is None or weights.ndim == 1 else weights[number],
                 losses=self.losses[number],
-                into=into[number],
             )
             for number, shape in enumerate(self.shapes)
         ]
@@ -386,8 +384,9 @@ class ProbeAllocator:
         variants = 1 if limits.capacity is None else _VARIANTS
         gaps = np.empty((len(self.shapes), variants, len(LEVELS), self.grid.slots))
         self._gaps = gaps.reshape(-1, len(LEVELS), self.grid.slots)
+        builders = self._builders()
         if limits.capacity is None:
-            self.tables = self._timetables(None, gaps[:, 0])
+            self.tables = [builder.build(into=into) for builder, (into,) in zip(builders, gaps, strict=True)]
             self.table_of = self.shape_of
             return
         taken, sample = limits.sample(len(self.rate_per_s))
@@ -397,7 +396,8 @@ class ProbeAllocator:
         rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
         for number in range(rounds):
-            tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # overwrites the oldest ones
+            into = gaps[:, number % _VARIANTS]  # overwrites the oldest ones
+            tables = [builder.build(factor, gaps_of) for builder, gaps_of in zip(builders, into, strict=True)]
             fleet = Frequencies(tables, shape_of, rates)
             prices = self._price_sources(sample, fleet, self._target_prices(sample.targets, fleet, taken))
             kept = [*kept[1 - _VARIANTS :], tables]

@@ -29,6 +29,7 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD, _SHORT = 6.0, 12.0
+_MOST_WEEKS = ceil(_GAPS_AHEAD * _LONG_WEEKS) + 2  # of a path
 _ROWS, _LONGEST_AT_FIRST = 12, 336  # paths that are found together; the gaps in slots that are tried at first
 _EVEN, _OFTEN, _RARELY = 1e-6, 0.25, 0.25  # factors of the week; probes a slot and a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
@@ -63,55 +64,9 @@ class Timetable:
         importance: ArrayLike | None = None,
         slot_price: ArrayLike | None = None,
         losses: Losses = NO_LOSSES,
-        into: Floats | None = None,
     ) -> Timetable:
-        """Return the timetable of a week shape.
-
-        Each level takes one priced path over a few weeks; the links that leave the first week are the row. Sources that
-        are probed less than every two weeks are probed a whole number of weeks apart, at the slot that costs least.
-
-        Parameters
-        ----------
-        shape
-            Factor of the rate in each slot of the week, shape (slots,); it is scaled to mean 1.
-        importance
-            The cost of an item's waiting in each slot, shape (slots,); scaled to mean 1, even by default.
-        slot_price
-            Factor of the price of a probe in each slot, shape (slots,), 1 by default; above 1 if too many would come.
-        losses
-            What items lose while they wait, in addition to their delay.
-        into
-            The array that receives the gaps, shape (levels, slots), or ``None`` for a new one.
-
-        Raises
-        ------
-        ValueError
-            A shape or importance is negative or 0 everywhere.
-
-        Notes
-        -----
-        Source: ``docs/decisions/planner-prices.md``: sources that share a shape share its solutions, and a price per
-        probe allocates exactly. The path is that of ``kernels.one_source.optimal``.
-
-        Examples
-        --------
-        >>> office = np.array([0.0, 0.0, 4.0, 4.0, 0.0, 0.0])
-        >>> table = Timetable.build(office)
-        >>> row = int(np.searchsorted(LEVELS, 4.0))
-        >>> table.gaps[row].astype(int).tolist()  # the probe comes when the busy time is over, every time
-        [4, 3, 2, 1, 6, 5]
-        """
-        even = np.ones(np.size(shape))
-        factors = _mean_one(shape, "a week shape")
-        weights = _mean_one(even if importance is None else importance, "an importance")
-        prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
-        gaps = np.empty((len(LEVELS), len(factors))) if into is None else into
-        if losses.every > 1:
-            return cls._count_probes(factors, losses, gaps)
-        lost = _all_gaps(factors, weights, prices, losses, gaps)
-        dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
-        lost /= max(float((factors * weights).mean()), _EVEN)
-        return cls(gaps, *_orbits(gaps, WeekCosts(factors[None], weights), lost), dense)
+        """Return the timetable of a week shape, as a ``TimetableBuilder`` builds it."""
+        return TimetableBuilder(shape, importance=importance, losses=losses).build(slot_price)
 
     def frequencies(self, levels: Floats) -> Floats:
         """Return the probes a slot in the long run at any levels, also at those that have no row."""
@@ -119,17 +74,158 @@ class Timetable:
         found: Floats = np.where(levels < _LOWEST, self.dense * np.exp2(-levels / 2), rows)
         return found
 
-    @classmethod
-    def _count_probes(cls, factors: Floats, losses: Losses, gaps: Floats) -> Timetable:
+
+class TimetableBuilder:
+    """Builds timetables of a week shape; what the prices of the slots do not change is found once.
+
+    Each level takes one priced path over a few weeks; the links that leave the first week are the row. Sources that are
+    probed less than every two weeks are probed a whole number of weeks apart, at the slot that costs least.
+
+    Parameters
+    ----------
+    shape
+        Factor of the rate in each slot of the week, shape (slots,); it is scaled to mean 1.
+    importance
+        The cost of an item's waiting in each slot, shape (slots,); scaled to mean 1, even by default.
+    losses
+        What items lose while they wait, in addition to their delay.
+
+    Raises
+    ------
+    ValueError
+        A shape or importance is negative or 0 everywhere.
+
+    Notes
+    -----
+    Source: ``docs/decisions/planner-prices.md``: sources that share a shape share its solutions, and a price per probe
+    allocates exactly. The path is that of ``kernels.one_source.optimal``.
+
+    Examples
+    --------
+    >>> office = TimetableBuilder([0.0, 0.0, 4.0, 4.0, 0.0, 0.0])
+    >>> row = int(np.searchsorted(LEVELS, 4.0))
+    >>> office.build().gaps[row].astype(int).tolist()  # the probe comes when the busy time is over, every time
+    [4, 3, 2, 1, 6, 5]
+    """
+
+    def __init__(self, shape: ArrayLike, *, importance: ArrayLike | None = None, losses: Losses = NO_LOSSES) -> None:
+        self._factors = _mean_one(shape, "a week shape")
+        self._weights = _mean_one(np.ones(np.size(shape)) if importance is None else importance, "an importance")
+        self._losses, slots = losses, len(self._factors)
+        if losses.every > 1:
+            return
+        longest = max((step.after for step in losses.steps), default=0.0)
+        weeks = max(_MOST_WEEKS, ceil(longest / slots) + 1)
+        self._sums = GapSums.of(np.tile(self._factors, weeks), np.tile(self._weights, weeks), losses)
+        self._week_costs = WeekCosts(self._factors[None], self._weights)
+        self._gap_costs = np.zeros((slots, 0))  # of gaps after each slot, as far as they are tried
+
+    def build(self, slot_price: ArrayLike | None = None, into: Floats | None = None) -> Timetable:
+        """Return the timetable.
+
+        Parameters
+        ----------
+        slot_price
+            Factor of the price of a probe in each slot, shape (slots,), 1 by default; above 1 if too many would come.
+        into
+            The array that receives the gaps, shape (levels, slots), or ``None`` for a new one.
+        """
+        slots = len(self._factors)
+        prices = np.ones(slots) if slot_price is None else np.asarray(slot_price, dtype=np.float64)
+        gaps = np.empty((len(LEVELS), slots)) if into is None else into
+        if self._losses.every > 1:
+            return self._count_probes(gaps)
+        is_long = self._fill_gaps(2.0 ** LEVELS[:, None] * prices, gaps)
+        dense = float(np.sqrt(self._factors * self._weights / (2 * prices)).mean())
+        return Timetable(gaps, *self._orbits(gaps, is_long), dense)
+
+    def _count_probes(self, gaps: Floats) -> Timetable:
         """Return how often sources of counted items are probed; their next probe is not looked up here.
 
         The probes follow the items through the week.
         """
-        sums = (0.0, *np.cumsum(factors).tolist())
-        frequency, lost = _frequency_of_counts(losses, sums), _losses_of_counts(losses, sums)
+        sums = (0.0, *np.cumsum(self._factors).tolist())
+        frequency, lost = _frequency_of_counts(self._losses, sums), _losses_of_counts(self._losses, sums)
         gaps[:] = 1 / frequency[:, None]
-        visits = frequency[:, None] * factors
-        return cls(gaps, frequency, 0.5 / frequency, visits, lost, float(frequency[0] * 2.0 ** (_LOWEST / 2)))
+        visits = frequency[:, None] * self._factors
+        return Timetable(gaps, frequency, 0.5 / frequency, visits, lost, float(frequency[0] * 2.0 ** (_LOWEST / 2)))
+
+    def _fill_gaps(self, by_level: Floats, gaps: Floats) -> NDArray[np.bool_]:
+        """Fill in the slots to the next probe after each slot, by level, if probes cost ``by_level`` in each slot.
+
+        Returns which rows are probed whole weeks apart. The rows share their sums: those of a few weeks begin with
+        those of fewer.
+        """
+        slots, losses, sums = len(self._factors), self._losses, self._sums
+        even = _even_gaps(by_level.mean(axis=1), losses)
+        is_long = even >= _LONG_WEEKS * slots
+        # The path ends with a forced probe. Several gaps of margin keep that end from distorting the first week's
+        # links. Short gaps need one week more at most: their paths meet within days.
+        weeks = np.ceil(_GAPS_AHEAD * even / slots).astype(np.int64) + np.where(even * _SHORT < slots, 1, 2)
+        short = np.flatnonzero(~is_long)
+        if losses:
+            links = self._paths_with_losses(by_level[short], weeks[short], even[short])
+        else:
+            links = _paths_of_delay(sums, by_level[short], weeks[short])
+        gaps[short] = links - np.arange(slots)
+        _fill_dense(self._factors * self._weights, by_level, losses, gaps)
+        gaps[is_long] = _whole_weeks(sums, self._kept, by_level[is_long], losses)
+        return is_long
+
+    @property
+    def _kept(self) -> Floats:
+        """What each step leaves of the items before a probe in each slot of the last week, shape (STEPS, slots)."""
+        slots = len(self._factors)
+        return (self._sums.W - self._sums.earlier)[:, -1 - slots : -1]
+
+    def _paths_with_losses(self, prices: Floats, weeks: Ints, usual: Floats) -> Ints:
+        """Return the next probes on the cheapest paths over some weeks, after each slot of the first; as ``prices``."""
+        rows, slots = prices.shape
+        longest = max(self._gap_costs.shape[1], min(slots, _LONGEST_AT_FIRST))
+        found = np.empty(prices.shape, dtype=np.int64)
+        for some in np.array_split(np.arange(rows), ceil(rows / _ROWS)):
+            ahead, links = int(weeks[some].max()), None
+            while links is None:
+                if longest > self._gap_costs.shape[1]:
+                    self._gap_costs = first_costs(self._sums, slots, longest)
+                links = links_of(self._gap_costs, prices[some], ahead, usual[some])
+                longest *= 1 if links is not None else 2
+            found[some] = links
+        return found
+
+    def _orbits(self, gaps: Floats, is_long: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return frequency, cost, visits and losses of each row in the long run, over the cycle its probes run into."""
+        levels, slots = gaps.shape
+        marks = flat(np.zeros(gaps.size, dtype=np.int64))
+        mark_cycles(flat(np.maximum(gaps, 1.0).astype(np.int64).ravel()), slots, marks)  # gaps below 1 fill a slot
+        on_cycle = np.flatnonzero(np.asarray(marks) == ON_CYCLE)
+        (rows, starts), gap = np.divmod(on_cycle, slots), gaps.ravel()[on_cycle]
+        many = np.maximum(1.0, np.rint(1 / gap))  # number of probes in one slot
+        waiting = many * self._week_costs.between(0, starts.astype(np.float64), starts + gap)
+        probes, passed, total = (np.bincount(rows, each, levels) for each in (many, many * gap, waiting))
+        visits = np.zeros(gaps.size)
+        visits[on_cycle] = many * (slots / passed)[rows]
+        lost = np.zeros((levels, STEPS + 1))
+        if self._losses != NO_LOSSES:  # a step that costs nothing counts what is in time
+            of_gap = self._lost(starts, gap, many, is_long[rows])
+            lost = np.array([np.bincount(rows, each, levels) for each in of_gap.T]).T / passed[:, None]
+        lost /= max(float((self._factors * self._weights).mean()), _EVEN)
+        return probes / passed, total / passed, visits.reshape(gaps.shape), lost
+
+    def _lost(self, starts: Ints, gaps: Floats, many: Floats, is_long: NDArray[np.bool_]) -> Floats:
+        """Return the items lost after a probe in each of some slots, or in the slot if it has many probes.
+
+        Shape (gaps, STEPS + 1); those that are long are some weeks.
+        """
+        rate, lost = self._factors * self._weights, np.empty((len(gaps), STEPS + 1))
+        dense, weeks = np.flatnonzero(gaps < 1), np.flatnonzero(is_long)
+        short = np.flatnonzero((gaps >= 1) & ~is_long)
+        lost[short] = self._sums.lost(starts[short], starts[short] + gaps[short].astype(np.int64))
+        lost[dense] = many[dense, None] * self._losses.lost_of_even_gap(gaps[dense], rate[starts[dense]])
+        stops = (starts[weeks] + gaps[weeks].astype(np.int64)) % len(rate)
+        lost[weeks] = self._losses.lost_of_even_gap(gaps[weeks])  # for the overwritten ones
+        lost[weeks, :STEPS] = np.maximum(gaps[weeks, None] - self._kept[:, stops].T, 0.0)
+        return lost
 
 
 def _losses_of_counts(losses: Losses, sums: tuple[float, ...]) -> Floats:
@@ -171,35 +267,6 @@ def _mean_one(values: ArrayLike, name: str) -> Floats:
     return scaled
 
 
-def _all_gaps(factors: Floats, weights: Floats, prices: Floats, losses: Losses, gaps: Floats) -> Floats:
-    """Fill in the slots to the next probe after each slot, by level, if probes cost ``prices`` times the level's price.
-
-    Returns the items that are lost in each gap, shape (levels, slots, STEPS + 1). The rows share their sums: those of a
-    few weeks begin with those of fewer.
-    """
-    slots, by_level = len(factors), 2.0 ** LEVELS[:, None] * prices
-    even = _even_gaps(by_level.mean(axis=1), losses)
-    is_long = even >= _LONG_WEEKS * slots
-    # The path ends with a forced probe. Several gaps of margin keep that end from distorting the first week's links.
-    # Short gaps need one week more at most: their paths meet within days.
-    weeks = np.ceil(_GAPS_AHEAD * even / slots).astype(np.int64) + np.where(even * _SHORT < slots, 1, 2)
-    longest = max((step.after for step in losses.steps), default=0.0)
-    most = max(int(weeks[~is_long].max()), ceil(longest / slots) + 1)
-    sums = GapSums.of(np.tile(factors, most), np.tile(weights, most), losses)
-    lost = np.zeros((*gaps.shape, STEPS + 1))
-    short = np.flatnonzero(~is_long)
-    if losses:
-        links = _paths_with_losses(sums, by_level[short], weeks[short], even[short])
-    else:
-        links = _paths_of_delay(sums, by_level[short], weeks[short])
-    gaps[short] = links - np.arange(slots)
-    if losses != NO_LOSSES:  # a step that costs nothing counts what is in time
-        lost[short] = sums.lost(np.arange(slots), links)
-    _fill_dense(factors * weights, by_level, losses, gaps, lost)
-    gaps[is_long], lost[is_long] = _whole_weeks(sums, by_level[is_long], losses)
-    return lost
-
-
 def _even_gaps(prices: Floats, losses: Losses) -> Floats:
     """Return the best gap of an even week at each price, in slots, shape (prices,).
 
@@ -228,92 +295,46 @@ def _paths_of_delay(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
     return found
 
 
-def _paths_with_losses(sums: GapSums, prices: Floats, weeks: Ints, usual: Floats) -> Ints:
-    """Return the same where items are lost."""
-    rows, slots = prices.shape
-    longest = min(slots, _LONGEST_AT_FIRST)
-    costs, found = first_costs(sums, slots, longest), np.empty(prices.shape, dtype=np.int64)
-    for some in np.array_split(np.arange(rows), ceil(rows / _ROWS)):
-        ahead = int(weeks[some].max())
-        while (links := links_of(costs, prices[some], ahead, usual[some])) is None:
-            longest *= 2
-            costs = first_costs(sums, slots, longest)
-        found[some] = links
-    return found
-
-
-def _fill_dense(rate: Floats, by_level: Floats, losses: Losses, gaps: Floats, lost: Floats) -> None:
+def _fill_dense(rate: Floats, by_level: Floats, losses: Losses, gaps: Floats) -> None:
     """Let a slot have k probes, 1 / k slots apart, where that costs less than one.
 
     k probes in a slot of rate r cost r / 2k for delay and k prices.
     """
-    if losses == NO_LOSSES:  # then only where a price is low
-        low = np.flatnonzero(np.any(rate >= 4 * by_level, axis=1))
-        many = np.maximum(1.0, np.floor(0.5 + np.sqrt(0.25 + rate / (2 * by_level[low]))))
-        gaps[low] = np.where(many > 1, 1 / many, gaps[low])
-        return
-    many = np.maximum(1.0, np.floor(0.5 + np.sqrt(0.25 + rate / (2 * by_level))))
 
-    def cost(k: Floats, rows: NDArray[np.bool_]) -> Floats:
+    def cost(k: Floats, rows: Ints) -> Floats:
         return k * (by_level[rows] + losses.of_even_gap(1 / k, rate)) + rate / (2 * k)
 
+    # what k probes save is less than what one costs without its price
+    one = np.ones_like(rate)
+    low = np.flatnonzero(np.any(by_level < losses.of_even_gap(one, rate) + rate / 2, axis=1))
+    many = np.maximum(1.0, np.floor(0.5 + np.sqrt(0.25 + rate / (2 * by_level[low]))))
     short = [1 / step.after for step in losses.steps if step.after < 1]
     if short or losses.overwritten:  # else one probe in a slot loses nothing
-        every, one = np.ones(len(many), dtype=np.bool_), np.ones_like(many)
-        rows = every if short else np.any(cost(2 * one, every) < cost(one, every), axis=1)
+        rows = slice(None) if short else np.any(cost(2 * one, low) < cost(one, low), axis=1)
         tries = [many[rows], *(np.full_like(many[rows], k) for k in (*_MANY, *short))]
-        many[rows] = np.choose(np.argmin([cost(k, rows) for k in tries], axis=0), tries)
-    is_dense = many > 1
-    gaps[:] = np.where(is_dense, 1 / many, gaps)
-    lost[is_dense] = (many[..., None] * losses.lost_of_even_gap(1 / many, rate))[is_dense]
+        many[rows] = np.choose(np.argmin([cost(k, low[rows]) for k in tries], axis=0), tries)
+    gaps[low] = np.where(many > 1, 1 / many, gaps[low])
 
 
-def _whole_weeks(sums: GapSums, prices: Floats, losses: Losses) -> tuple[Floats, Floats]:
+def _whole_weeks(sums: GapSums, kept: Floats, prices: Floats, losses: Losses) -> Floats:
     """Return the slots to the next probe if it is some weeks away: the cheapest slot of the cheapest week, by row.
 
-    The second result is the items that are lost. An item that comes k weeks before the last week waits k weeks longer,
-    regardless of its slot; what no step takes came in the last weeks.
+    An item that comes k weeks before the last week waits k weeks longer, regardless of its slot; what no step takes,
+    ``kept`` by step and slot, came in the last weeks.
     """
     slots = prices.shape[1]
     edge = np.arange(slots)
     one_week = sums.A[edge + slots] * (sums.L[edge + slots] - sums.L[edge]) - (sums.G[edge + slots] - sums.G[edge])
-    kept = (sums.W - sums.earlier)[:, len(sums.W) - 1 - slots + edge]
     # The best number of weeks is near that of an even week, so it is enough to try its neighbours.
     about = _even_gaps(prices.mean(axis=1), losses) / slots
     weeks = np.maximum(1.0, np.floor(about)[:, None] + np.arange(-1, 3))[:, :, None]
     costs = prices[:, None] + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2
-    if losses:
-        costs += _lost_in_weeks(weeks * slots, kept, losses) @ losses.delays
+    for step, left in zip(losses.steps, kept, strict=False):
+        costs += step.delay * np.maximum(weeks * slots - left, 0.0)
+    costs += losses.overwritten * losses.lost_of_even_gap(weeks * slots)[..., STEPS]
     cheapest = (costs / weeks).reshape(len(prices), -1).argmin(axis=1)
     # Steer to the best slot from any slot, by the week that keeps the gap nearest to the planned one.
     ahead = (cheapest[:, None] % slots - edge) % slots
     whole = weeks[np.arange(len(prices)), cheapest // slots]
     gaps: Floats = np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
-    if losses == NO_LOSSES:
-        return gaps, np.zeros(STEPS + 1)
-    return gaps, _lost_in_weeks(gaps, kept[:, (edge + gaps.astype(np.int64)) % slots], losses)
-
-
-def _lost_in_weeks(items: Floats, kept: Floats, losses: Losses) -> Floats:
-    """Return the items that are lost in gaps of some weeks; ``kept`` is what each step leaves of them, step first."""
-    by_step = np.maximum(items[..., None] - np.moveaxis(kept, 0, -1), 0.0)
-    overwritten = losses.lost_of_even_gap(items)[..., -1:]
-    return np.concatenate([by_step, np.broadcast_to(overwritten, (*by_step.shape[:-1], 1))], axis=-1)
-
-
-def _orbits(gaps: Floats, costs: WeekCosts, lost: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return frequency, cost, visits and losses of each row in the long run, over the cycle its probes run into."""
-    levels, slots = gaps.shape
-    several = np.maximum(1.0, np.rint(1 / gaps))  # number of probes in one slot, which they fill
-    passing = np.arange(slots) + np.rint(several * gaps).astype(np.int64)
-    following, marks = passing % slots + slots * np.arange(levels)[:, None], flat(np.zeros(gaps.size, dtype=np.int64))
-    mark_cycles(flat(following.ravel()), slots, marks)
-    on_cycle = np.asarray(marks).reshape(gaps.shape) == ON_CYCLE
-    rows, starts = np.nonzero(on_cycle)
-    many, gap = several[on_cycle], gaps[on_cycle]
-    waiting = many * costs.between(0, starts.astype(np.float64), starts + gap)
-    probes, passed, total = (np.bincount(rows, each, levels) for each in (many, many * gap, waiting))
-    shares = np.array([np.bincount(rows, each, levels) for each in lost[on_cycle].T]).T
-    visits = np.zeros(gaps.shape)
-    visits[on_cycle] = many * (slots / passed)[rows]
-    return probes / passed, total / passed, visits, shares / passed[:, None]
+    return gaps

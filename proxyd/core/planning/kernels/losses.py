@@ -9,6 +9,7 @@ from math import inf, log, log1p
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 
 from proxyd.core.model.arrays import Floats, Ints
@@ -238,6 +239,22 @@ class GapSums(NamedTuple):
             earlier[place] = np.interp(edges - step.after, edges, W)
         return cls(*prefix_sums(factors, weights), W, earlier, losses.delays, losses.rate)
 
+    def at(self, edges: Ints) -> GapSums:
+        """Return the sums at some edges."""
+        L, A, G, W = (each[edges] for each in (self.L, self.A, self.G, self.W))
+        return GapSums(L, A, G, W, self.earlier[:, edges], self.delays, self.rate)
+
+    def after(self, slots: int, most: int) -> GapSums:
+        """Return the sums at the ``most`` edges after each of the first; 0 behind the last edge, (slots, most)."""
+        beyond = max(0, slots + most - len(self.L))
+
+        def windows(values: Floats) -> Floats:
+            padded = np.concatenate([values[..., 1 : slots + most], np.zeros((*values.shape[:-1], beyond))], axis=-1)
+            return sliding_window_view(padded, most, axis=-1)
+
+        L, A, G, W, earlier = map(windows, (self.L, self.A, self.G, self.W, self.earlier))
+        return GapSums(L, A, G, W, earlier, self.delays, self.rate)
+
     def lost(self, starts: Ints, stops: Ints) -> Floats:
         """Return the items of gaps between edges that each step takes and, last, the overwritten ones, at rate 1.
 
@@ -258,13 +275,20 @@ def gap_costs(sums: GapSums, starts: Ints, stops: Ints) -> Floats:
     >>> gap_costs(GapSums.of(np.ones(4), np.ones(4)), np.array([0, 2]), np.array([1, 4])).tolist()
     [0.5, 2.0]
     """
-    seen, items = sums.W[starts], sums.L[stops] - sums.L[starts]
-    x = sums.rate * items
-    cost = sums.A[stops] * items - (sums.G[stops] - sums.G[starts])
-    cost += sums.delays[STEPS] * items * x * (1.0 + x) / (2.0 + 2.0 * x + x * x)
-    for delay, earlier in zip(sums.delays.tolist(), sums.earlier, strict=False):
+    return _costs_between(sums.at(starts), sums.at(stops))
+
+
+def _costs_between(start: GapSums, stop: GapSums) -> Floats:
+    """Return the costs of gaps from the sums at their ends."""
+    items = stop.L - start.L
+    cost = stop.A * items
+    cost -= stop.G - start.G
+    if stop.delays[STEPS]:
+        x = stop.rate * items
+        cost += stop.delays[STEPS] * items * x * (1.0 + x) / (2.0 + 2.0 * x + x * x)
+    for delay, earlier in zip(stop.delays.tolist(), stop.earlier, strict=False):
         if delay > 0:
-            cost += delay * np.maximum(0.0, earlier[stops] - seen)
+            cost += delay * np.maximum(0.0, earlier - start.W)
     return cost
 
 
@@ -276,9 +300,10 @@ def first_costs(sums: GapSums, slots: int, most: int) -> Floats:
     >>> first_costs(GapSums.of(np.ones(2), np.ones(2)), slots=2, most=2).tolist()
     [[0.5, 2.0], [0.5, inf]]
     """
-    starts = np.arange(slots)[:, None]
-    stops = starts + np.arange(1, most + 1)
-    return np.where(stops < len(sums.L), gap_costs(sums, starts, np.minimum(stops, len(sums.L) - 1)), np.inf)
+    costs = _costs_between(sums.at(np.arange(slots)[:, None]), sums.after(slots, most))
+    if slots + most > len(sums.L):
+        costs[np.arange(slots)[:, None] + np.arange(1, most + 1) >= len(sums.L)] = np.inf
+    return costs
 
 
 def links_of(costs: Floats, prices: Floats, weeks: int, usual: Floats) -> Ints | None:

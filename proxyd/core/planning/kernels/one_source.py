@@ -317,22 +317,22 @@ ON_CYCLE = 2
 
 
 @kernel
-def mark_cycles(following: Ints, slots: int, marks: Ints) -> None:
+def mark_cycles(ahead: Ints, slots: int, marks: Ints) -> None:
     """Mark the slots on the cycle that the path from the first slot of each week runs into.
 
-    ``following`` holds the next place after each of several weeks of ``slots``, one week after the other; ``marks``
-    must be 0, and get 1 where a path leads to its cycle and ``ON_CYCLE`` on it.
+    ``ahead`` holds how far the next probe is after each slot of several weeks, one week after the other; ``marks`` must
+    be 0, and get 1 where a path leads to its cycle and ``ON_CYCLE`` on it.
 
     >>> marks = np.zeros(4, dtype=np.int64)
-    >>> mark_cycles(np.array([2, 0, 3, 2]), 4, marks)
+    >>> mark_cycles(np.array([2, 3, 1, 3]), 4, marks)
     >>> marks.tolist()
     [1, 0, 2, 2]
     """
-    for first in range(0, len(following), slots):
-        place = first
-        while marks[place] == 0:
-            marks[place] = 1
-            place = following[place]
-        while marks[place] == 1:
-            marks[place] = 2
-            place = following[place]
+    for first in range(0, len(ahead), slots):
+        place = 0
+        while marks[first + place] == 0:
+            marks[first + place] = 1
+            place = (place + ahead[first + place]) % slots
+        while marks[first + place] == 1:
+            marks[first + place] = 2
+            place = (place + ahead[first + place]) % slots
