@@ -102,11 +102,12 @@ def test_the_compiled_paths_are_those_found_in_arrays(
     by_slot = np.outer(prices, np.linspace(1.0, 1.5, slots))
     known, found = links_in_arrays(costs, by_slot, weeks * slots, usual), np.empty(by_slot.shape, dtype=np.int64)
     assert known is not None
-    assert fill_links(costs, by_slot, usual, np.empty(weeks * slots + 1), found)
+    later, (stops, begins) = np.empty(weeks * slots + 1), np.empty((2, weeks * slots + 1), dtype=np.int64)
+    assert fill_links(costs, by_slot, usual, later, stops, begins, found)
     np.testing.assert_array_equal(found, known)
     too_few = costs[:, : max(1, int((known - np.arange(slots)).max()) - 1)]
     is_enough = links_in_arrays(too_few, by_slot, weeks * slots, usual) is not None
-    assert fill_links(too_few, by_slot, usual, np.empty(weeks * slots + 1), found) == is_enough
+    assert fill_links(too_few, by_slot, usual, later, stops, begins, found) == is_enough
 
 
 @given(grids(), lives)

@@ -30,7 +30,8 @@ LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD, _SHORT = 6.0, 12.0
 _MOST_WEEKS = ceil(_GAPS_AHEAD * _LONG_WEEKS) + 2  # of a path
-_ROWS, _LONGEST_AT_FIRST = 12, 336  # paths that are found together; the gaps in slots that are tried at first
+_ROWS = 12  # paths that are found together
+_LONGEST_WEEKS, _LONGEST_AT_FIRST = 3, 1008  # gaps that are tried at first, in weeks and slots
 _EVEN, _OFTEN, _RARELY = 1e-6, 0.25, 0.25  # factors of the week; probes a slot and a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
 _MANY: Floats = 2.0 ** (np.arange(0, 25) / 2)  # numbers of probes in one slot to choose from
@@ -181,7 +182,7 @@ class TimetableBuilder:
     def _paths_with_losses(self, prices: Floats, weeks: Ints, usual: Floats) -> Ints:
         """Return the next probes on the cheapest paths over some weeks, after each slot of the first; as ``prices``."""
         rows, slots = prices.shape
-        longest = max(self._gap_costs.shape[1], min(slots, _LONGEST_AT_FIRST))
+        longest = max(self._gap_costs.shape[1], min(_LONGEST_WEEKS * slots, _LONGEST_AT_FIRST))
         found = np.empty(prices.shape, dtype=np.int64)
         for some in np.array_split(np.arange(rows), ceil(rows / _ROWS)):
             ahead, links = int(weeks[some].max()), None
@@ -311,7 +312,7 @@ def _fill_dense(rate: Floats, by_level: Floats, losses: Losses, gaps: Floats) ->
     short = [1 / step.after for step in losses.steps if step.after < 1]
     if short or losses.overwritten:  # else one probe in a slot loses nothing
         rows = slice(None) if short else np.any(cost(2 * one, low) < cost(one, low), axis=1)
-        tries = [many[rows], *(np.full_like(many[rows], k) for k in (*_MANY, *short))]
+        tries = [many[rows], *(np.full_like(rate, k) for k in (*_MANY, *short))]
         many[rows] = np.choose(np.argmin([cost(k, low[rows]) for k in tries], axis=0), tries)
     gaps[low] = np.where(many > 1, 1 / many, gaps[low])
 

@@ -335,8 +335,8 @@ def links_of(costs: Floats, prices: Floats, weeks: int, usual: Floats) -> Ints |
     rows, slots = prices.shape
     last = weeks * slots
     if HAS_NUMBA:
-        found = np.empty((rows, slots), dtype=np.int64)
-        return found if fill_links(costs, prices, usual, np.empty(last + 1), found) else None
+        found, (stops, begins) = np.empty((rows, slots), dtype=np.int64), np.empty((2, last + 1), dtype=np.int64)
+        return found if fill_links(costs, prices, usual, np.empty(last + 1), stops, begins, found) else None
     return links_in_arrays(costs, prices, last, usual)
 
 
@@ -371,25 +371,56 @@ def links_in_arrays(costs: Floats, prices: Floats, last: int, usual: Floats) -> 
 
 
 @kernel
-def fill_links(costs: Floats, prices: Floats, usual: Floats, later: Floats, links: Ints) -> bool:
+def is_nearer_better(costs: Floats, later: Floats, edge: int, nearer: int, farther: int) -> bool:
+    """Whether the nearer of two next probes costs no more than the farther one, or that is out of the costs' reach."""
+    slot = edge % costs.shape[0]
+    if farther - edge > costs.shape[1]:
+        return True
+    return bool(costs[slot, nearer - edge - 1] + later[nearer] <= costs[slot, farther - edge - 1] + later[farther])
+
+
+@kernel
+def fill_links(
+    costs: Floats, prices: Floats, usual: Floats, later: Floats, stops: Ints, begins: Ints, links: Ints
+) -> bool:
     """Fill ``links`` as ``links_of`` returns them; False if a longer gap may be better than the longest given.
 
-    ``later`` is working space: what a probe at each edge costs with all after it, shape (last edge + 1,).
+    The costs are Monge: once a nearer probe is better than a farther one, it is so for all earlier edges too, and the
+    edge where this begins is found by bisection. ``stops`` holds the probes that are the next one somewhere, from the
+    farthest to the nearest, and ``begins`` the last edge that each is next to. With ``later``, what a probe at each
+    edge costs with all after it, they are working space; shape (last edge + 1,).
     """
     last, longest, slots = len(later) - 1, costs.shape[1], costs.shape[0]
     for row in range(len(prices)):
-        later[last], most = prices[row, 0], 1
+        later[last] = prices[row, 0]
+        front, back, most = 0, 0, 1
         for edge in range(last - 1, -1, -1):
-            slot, best, furthest = edge % slots, inf, 0
-            inside = min(most, last - edge)
-            for gap in range(inside):
-                cost = costs[slot, gap] + later[edge + 1 + gap]
-                if cost < best:
-                    best, furthest = cost, gap
+            while back > front and is_nearer_better(
+                costs, later, begins[back - 1] if back - 1 > front and begins[back - 1] < edge else edge,
+                edge + 1, stops[back - 1],
+            ):  # fmt: skip
+                back -= 1
+            begin = edge
+            if back > front:
+                far, begin = stops[back - 1], max(-1, stops[back - 1] - longest - 1)
+                end = begins[back - 1] if back - 1 > front and begins[back - 1] < edge else edge
+                while end - begin > 1:
+                    middle = (begin + end) // 2
+                    if is_nearer_better(costs, later, middle, edge + 1, far):
+                        begin = middle
+                    else:
+                        end = middle
+            if begin >= 0:
+                stops[back], begins[back] = edge + 1, begin
+                back += 1
+            while back - front > 1 and begins[front + 1] >= edge:
+                front += 1
+            slot, furthest = edge % slots, stops[front] - edge - 1
+            best = costs[slot, furthest] + later[stops[front]]
             later[edge] = best + prices[row, slot]
             if edge < slots:
                 nearest = inf
-                for gap in range(inside):
+                for gap in range(min(most, last - edge)):
                     unusual = abs(gap + 1 - usual[row])
                     if costs[slot, gap] + later[edge + 1 + gap] <= best * (1.0 + _TIE):
                         furthest = gap
