@@ -137,7 +137,7 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
 def _belonging(weeks: Sequence[WeekCounts], now_s: Floats, shapes: Floats) -> Ints:
     """Return the shape of each source; it does not depend on the discount of its items."""
     since_s = np.maximum(np.array([each.since_s for each in weeks]), now_s - _LONGEST_S)
-    return belonging(_counts(weeks).astype(np.float64), factors_over_hours(since_s, now_s, shapes), shapes)
+    return belonging(_counts(weeks), factors_over_hours(since_s, now_s, shapes), shapes)
 
 
 def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:

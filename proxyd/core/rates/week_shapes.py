@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, log, pi
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,6 @@ from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.week_bins import HOUR_S, HOURS, MONDAY_S, WEEK_S
 
 _CONCENTRATIONS = np.array([2.0**power for power in range(-3, 14)])
-_Real = TypeVar("_Real", np.float32, np.float64)
 _HALF_LOG_2PI = 0.5 * log(2.0 * pi)
 _ROUNDS = 30
 _SETTLED = 0.1  # a round of EM that gains less is the last one: all items together hardly tell the difference
@@ -300,13 +299,13 @@ def moved(shape: Floats) -> Floats:
     return placed
 
 
-def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
+def belonging(counts: NDArray[np.float32], expected: Floats, shapes: Floats) -> Ints:
     """Return the likeliest shape of each source.
 
     ``counts`` are items by hour of the week, shape (sources, 168), or any multiple of them, and ``expected`` the
     factors of each shape over the hours that each source was observed, shape (sources, shapes).
     """
-    likeliest: Ints = np.argmax(_likelihoods(counts, expected, shapes), axis=1)
+    likeliest: Ints = np.argmax(_likelihoods(counts, expected.astype(np.float32), shapes), axis=1)
     return likeliest
 
 
@@ -381,10 +380,10 @@ def _memberships(sample: _Sample, shapes: Floats) -> tuple[Floats, float]:
     return odds / all_odds, float((most + np.log(all_odds / len(shapes))).sum())
 
 
-def _likelihoods(counts: NDArray[_Real], expected: NDArray[_Real], shapes: Floats) -> Floats:
+def _likelihoods(counts: NDArray[np.float32], expected: NDArray[np.float32], shapes: Floats) -> Floats:
     """Return the log-likelihood of each source under each shape, whatever its rate, but for a constant."""
     items = counts.sum(axis=1, keepdims=True)
-    logs = counts @ np.log(shapes + 1e-12).T.astype(counts.dtype) - items * np.log(np.maximum(expected, 1e-12))
+    logs = counts @ np.log(shapes + 1e-12).T.astype(np.float32) - items * np.log(np.maximum(expected, 1e-12))
     likely: Floats = logs.astype(np.float64)
     return likely
 
