@@ -70,37 +70,42 @@ class Fleet:
         """Take in some sources; ``week`` is the running plan."""
         known, length_s = self._known, self._chronon_s
         programs, sources = known.compiled.programs, known.compiled.sources
-        rows: list[tuple[float, ...]] = []
+        rows, source_ids = list[tuple[float, ...]](), list[str]()
         for source in planned:
-            asked_per_s = source.demands.demand_per_s(length_s)
+            demands, host = source.demands, source.host
+            asked_per_s = 0.0 if demands.only_detects else demands.demand_per_s(length_s)
             self._asked_per_s += asked_per_s
-            self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
-            names, declared = tuple(source.demands.in_week), sources.get(source.source_id)
-            is_asked = bool(names) and all(name in programs for name in names)
+            self._asked_of[host] = self._asked_of.get(host, 0.0) + asked_per_s
+            names, declared = tuple(demands.in_week), sources.get(source.source_id)
+            is_asked = names in self._kinds or (bool(names) and all(name in programs for name in names))
             if source.last_seen_s is None or not is_asked or declared is None:
                 continue
-            kind, gaps = self._kind(source.demands, names, programs), source.gaps
+            kind, gaps = self._kind(demands, names, programs), source.gaps
             row = (
                 source.rate_per_s,
                 source.weight_at_price,
                 source.last_seen_s,
                 zone_s(declared.zone, self._now_s),
                 kind,
-                self._hosts.setdefault(source.host, len(self._hosts)),
+                self._hosts.setdefault(host, len(self._hosts)),
                 max(length_s, 1.0 / source.log.budget.most_per_s),
                 source.passing,
-                source.last_seen_s if week is None else week.counted_s(source.source_id, source.last_seen_s),
             )
             rows.append(row)
-            self.source_ids.append(source.source_id)
-            self._matching += [known.matching_share(name, source.source_id) for name in self._asking[kind]]
+            source_ids.append(source.source_id)
+            if asking := self._asking[kind]:
+                self._matching += [known.matching_share(name, source.source_id) for name in asking]
             self._weeks.append(known.estimates.week(declared, self._now_s))
             self._gaps.append((gaps.shape_to_plan_by, gaps.mean_s, gaps.newest_s or 0.0))
             self._even.append(known.estimates.week_is_off(source.source_id))
-            if quotas := tuple(d.quota for d in source.demands.rules if d.quota is not None):
+            if not demands.only_detects and (quotas := tuple(d.quota for d in demands.rules if d.quota is not None)):
                 self._doe[source.source_id] = quotas
         if rows:
-            self._rows.append(np.array(rows, dtype=np.float64))
+            columns = np.array(rows, dtype=np.float64)
+            seen_s = columns[:, _COLUMNS.index("last_seen_s")]
+            counted_s = seen_s if week is None else week.counted_s(source_ids, seen_s)
+            self._rows.append(np.column_stack([columns, counted_s]))
+            self.source_ids += source_ids
 
     def _kind(self, demands: Demands, names: tuple[str, ...], programs: Mapping[str, RuleProgram]) -> int:
         kind = self._kinds.get(names)

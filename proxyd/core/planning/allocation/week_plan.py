@@ -222,14 +222,15 @@ class WeekPlan:
         due_s = self.due_s(source_id)
         return due_s if due_s is not None and last_seen_s < due_s < last_seen_s + self.chronon_s else last_seen_s
 
-    def counted_s(self, source_id: str, last_seen_s: float) -> float:
-        """Return when the last probe of a source, which saw it at ``last_seen_s``, counts as made."""
+    def counted_s(self, source_ids: Sequence[str], last_seen_s: Floats) -> Floats:
+        """Return when the last probes of sources, which saw them at ``last_seen_s``, count as made."""
         # A new plan counts it alike. Otherwise a source that was probed shortly before the slot that it was due in
         # would be due in that slot again: each plan of the week had most sources probed once more.
-        number = self._numbers.get(source_id)
-        if number is None or self._told[2, number] != last_seen_s:
-            return last_seen_s
-        return float(self._cycle.time_s(float(self._allocator.last_s[number]) - self._ahead_s(number)))
+        numbers = self._numbers_of(source_ids)
+        ahead_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
+        is_told = (numbers >= 0) & (self._told[2, numbers] == last_seen_s)
+        counted: Floats = np.where(is_told, self._cycle.time_s(self._allocator.last_s[numbers] - ahead_s), last_seen_s)
+        return counted
 
     def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
         """Return which sources were planned with other rates, weights or last probes than ``told``, (sources, 3)."""

@@ -60,6 +60,8 @@ class PlannedSource:
     @property
     def passing(self) -> float:
         """The part of its items that matters for the times of probes: less than 1 only if all its rules count items."""
+        if self.matching == 1.0:
+            return 1.0
         counts = all(demand.counts_items for demand in self.demands.rules if demand.is_priced)
         return self.matching if counts else 1.0
 

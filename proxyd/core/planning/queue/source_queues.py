@@ -35,7 +35,12 @@ class SourceQueues:
         self._due_times = due_times
         self._sleeping = _WakeQueue()
         self._awake: set[str] = set()
-        self.unseen, self.required, self.due, self.spare = (ReadyQueue() for _ in range(4))
+        self._ready = self.unseen, self.required, self.due, self.spare = (
+            ReadyQueue(),
+            ReadyQueue(),
+            ReadyQueue(),
+            ReadyQueue(),
+        )
         self._why: dict[str, DueTime] = {}  # by source of ``required`` and ``due``, unless it is due for detection
 
     @property
@@ -57,9 +62,8 @@ class SourceQueues:
         """Stop a source from being a candidate until it wakes again."""
         self._awake.discard(source_id)
         self._why.pop(source_id, None)
-        for queue in (self.unseen, self.required, self.due, self.spare):
-            if source_id in queue:
-                queue.remove(source_id)
+        for queue in self._ready:
+            queue.remove(source_id)
 
     def renumber(self, week: WeekPlan) -> None:
         """Rank by another plan."""

@@ -156,11 +156,11 @@ def test_a_new_plan_wants_each_source_when_the_last_one_did() -> None:
                 seen_s[number] = max(seen_s[number], due // 600.0 * 600.0)
             plan.follow(name, float(state.rate_per_s[number]), 1.0, float(seen_s[number]))
             due_s[name] = plan.due_s(name)
-    counted_s = np.array([plan.counted_s(name, float(seen)) for name, seen in zip(NAMES, seen_s, strict=True)])
+    counted_s = plan.counted_s(NAMES, seen_s)
     again = WeekPlan.of(replace(state, last_seen_s=seen_s, counted_s=counted_s))
     assert {name: again.due_s(name) for name in NAMES} == pytest.approx(due_s)
     unaware = WeekPlan.of(replace(state, last_seen_s=seen_s))
     # those of slots that they had just been probed for
     assert sum((unaware.due_s(name) or 0.0) < due - 900.0 for name, due in due_s.items() if due is not None) > 10
-    assert plan.counted_s("s0", START_S + 1.0) == START_S + 1.0
-    assert plan.counted_s("unknown", START_S) == START_S
+    others_s = np.array([START_S + 1.0, START_S])  # seen since, or not known
+    assert plan.counted_s(["s0", "unknown"], others_s).tolist() == others_s.tolist()
