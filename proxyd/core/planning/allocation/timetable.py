@@ -22,7 +22,7 @@ from proxyd.core.planning.kernels.losses import (
     links_of,
 )
 from proxyd.core.planning.kernels.numba_kernels import flat
-from proxyd.core.planning.kernels.one_source import ON_CYCLE, fill_paths, mark_cycles
+from proxyd.core.planning.kernels.one_source import ON_CYCLE, fill_first_weeks, mark_cycles
 
 PER_OCTAVE = 4
 _LOWEST, _HIGHEST = -6, 32
@@ -280,20 +280,15 @@ def _even_gaps(prices: Floats, losses: Losses) -> Floats:
 
 def _paths_of_delay(sums: GapSums, prices: Floats, weeks: Ints) -> Ints:
     """Return the next probes on the cheapest paths over some weeks, after each slot of the first; shape of prices."""
-    slots, size = prices.shape[1], len(sums.L)
-    L, A, G, reach = flat(sums.L), flat(sums.A), flat(sums.G), flat(np.arange(1, size + 1))
-    best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
+    size, found = len(sums.L), flat(np.empty(prices.size, dtype=np.int64))
+    L, A, G, unpriced = flat(sums.L), flat(sums.A), flat(sums.G), flat(sums.A * sums.L - sums.G)
+    base, best, heights, slopes = (flat(np.empty(size)) for _ in range(4))
     link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
-    found, unpriced, base = np.empty(prices.shape, dtype=np.int64), sums.A * sums.L - sums.G, np.empty(size)
-    for row, ahead in enumerate(weeks.tolist()):
-        edges = ahead * slots + 1
-        base[: edges - 1] = (unpriced[: edges - 1].reshape(ahead, slots) + prices[row]).ravel()
-        base[edges - 1] = unpriced[edges - 1] + prices[row, 0]
-        fill_paths(
-            L[:edges], A, G, flat(base[:edges]), reach, 1e-12 * edges, False, best, link, links, lines, heights, slopes
-        )  # fmt: skip
-        found[row] = link[:slots]
-    return found
+    fill_first_weeks(
+        L, A, G, unpriced, flat(np.arange(1, size + 1)), flat(prices.ravel()), flat(weeks), prices.shape[1],
+        found, base, best, link, links, lines, heights, slopes,
+    )  # fmt: skip
+    return np.asarray(found).reshape(prices.shape)
 
 
 def _fill_dense(rate: Floats, by_level: Floats, losses: Losses, gaps: Floats) -> None:

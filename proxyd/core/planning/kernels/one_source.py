@@ -312,6 +312,27 @@ def fill_paths(
         links[i] = links[line] + 1
 
 
+@kernel
+def fill_first_weeks(
+    L: Floats, A: Floats, G: Floats, unpriced: Floats, reach: Ints, prices: Floats, weeks: Ints, slots: int,
+    found: Ints, base: Floats, best: Floats, link: Ints, links: Ints, lines: Ints, heights: Floats, slopes: Floats,
+) -> None:  # fmt: skip
+    """Fill ``found`` with the links from the slots of the first week, of cheapest paths over some ``weeks`` each.
+
+    ``prices`` are those of a link into each slot of the week, path by path, as in ``found``; ``unpriced`` is ``base``
+    of ``fill_paths`` without them. ``base`` and all after it are working space.
+    """
+    for row in range(len(weeks)):
+        edges, first = weeks[row] * slots + 1, row * slots
+        for edge in range(edges):
+            base[edge] = unpriced[edge] + prices[first + edge % slots]
+        fill_paths(
+            L[:edges], A, G, base, reach, 1e-12 * edges, False, best, link, links, lines, heights, slopes
+        )  # fmt: skip
+        for slot in range(slots):
+            found[first + slot] = link[slot]
+
+
 ON_CYCLE = 2
 """The mark of slots that a path comes back to."""
 
