@@ -22,6 +22,7 @@ from tests.golden.reports.daemon_world import World, running
 from tests.origin import InlineParser
 
 MOST_FILES, MOST_FILES_TO_COMMIT, MOST_RETURNS = 75, 49, 556
+_OBSERVER = "/daemon/observer.py"
 _ROOT = str(Path(proxyd.__file__).parent)
 _CASE = """rule WATCH 'http://x.example/feed' WITHIN 1 MINUTE FOR 95 %
       TELL WEBHOOK 'http://hook.example/' SECRET ENV 'SECRET_A';
@@ -54,7 +55,7 @@ class Walk:
     @property
     def to_commit(self) -> list[str]:
         """The files from the outcome to the writer that commits it."""
-        start = self.files.index("/daemon/observer.py")
+        start = self.files.index(_OBSERVER)
         return self.files[start : self.files.index("/store/writer.py", start) + 1]
 
     @property
@@ -119,7 +120,9 @@ async def own_walk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Walk:
 async def test_one_probe_enters_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.golden.reports.daemon_world.InlineParser", ParserElsewhere)
     # On a busy machine the threads of the store are late, and other tasks of the loop get into the way meanwhile
-    walk = min([await own_walk(tmp_path / name, monkeypatch) for name in "abc"], key=lambda each: each.returns)
+    walks = [await own_walk(tmp_path / name, monkeypatch) for name in "abc"]
+    # one whose receiver answered a chronon after the probe holds the delivery only
+    walk = min((each for each in walks if _OBSERVER in each.files), key=lambda each: each.returns)
     files = set(walk.files)
     assert len(files) <= MOST_FILES
     assert walk.returns <= MOST_RETURNS
