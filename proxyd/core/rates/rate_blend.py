@@ -386,13 +386,15 @@ class Blend:
 # -- recent items: by which factor they correct a rate
 #
 # For each of eight half-lives, from 90 minutes to a year, and for the weeks of the same parity, the logarithm of found
-# over expected items is a *trait* of a source. A weighted sum of the traits is the logarithm of the factor.
-
+# over expected items is a *trait* of a source, and so is how new its newest item is. A weighted sum of the traits is
+# the logarithm of the factor.
 
 SHORT_S = (5400.0, 6 * 3600.0, 86400.0, 4 * 86400.0)
 """The half-lives that the blend of rates does not have."""
 
-TRAITS = len(SHORT_S) + 1 + len(HALF_LIVES_S) + 1  # the last is 1 for all
+_AGES = (0.1, 0.5)  # in mean gaps: the age of the newest item, after which it says a third as much
+_WITHOUT_AGES = len(SHORT_S) + 1 + len(HALF_LIVES_S) + 1  # the last of these is 1 for all
+TRAITS = _WITHOUT_AGES + len(_AGES)
 PARITY_S = HALF_LIVES_S[2]  # the half-life of what came in even and in odd weeks
 _KEPT_S = (*SHORT_S, PARITY_S, PARITY_S)
 _RECENT = Struct(f"<{2 * len(_KEPT_S)}f")
@@ -481,28 +483,34 @@ def note_recent(
     return _RECENT.pack(*items, *passed_s)
 
 
-def traits(items: ArrayLike, expected: ArrayLike) -> Floats:
+def traits(items: ArrayLike, expected: ArrayLike, ages: ArrayLike) -> Floats:
     """Return the traits of sources, shape (sources, ``TRAITS``).
 
     ``items`` and ``expected`` are discounted by each half-life, those of ``SHORT_S`` first, then come those of weeks of
-    the same parity, and those of the blend; shape (sources, 9).
+    the same parity, and those of the blend; shape (sources, 9). ``ages`` are those of the newest items in mean gaps,
+    infinity without one, shape (sources,).
 
-    >>> traits([[1.0] * 9], [[0.0] * 9]).round(2).tolist()
-    [[0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 1.0]]
+    >>> traits([[1.0] * 9], [[0.0] * 9], [0.5]).round(2).tolist()
+    [[0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69, 1.0, 0.01, 0.37]]
     """
     ratios = np.log((np.asarray(items) + _ONE_MORE) / (np.asarray(expected) + _ONE_MORE))
-    found: Floats = np.concatenate([ratios, np.ones((len(ratios), 1))], axis=1)
+    newness = np.exp(-np.divide.outer(np.asarray(ages, dtype=np.float64), _AGES))
+    found: Floats = np.concatenate([ratios, np.ones((len(ratios), 1)), newness], axis=1)
     return found
 
 
-def traits_of(recent: tuple[Sequence[float], Sequence[float]], rate: RateEvidence, per_s: float) -> Floats:
+def traits_of(
+    recent: tuple[Sequence[float], Sequence[float]], rate: RateEvidence, per_s: float, age_s: float = inf
+) -> Floats:
     """Return the traits of one source, shape (1, ``TRAITS``); all that is known of it is discounted to one time.
 
+    ``age_s`` is the age of its newest item at that time.
+
     >>> traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, 1.0).tolist()
-    [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
+    [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
     """
     items, passed_s = (*recent[0], *rate.events), (*recent[1], *rate.exposure_s)
-    return traits([items], [[per_s * each_s for each_s in passed_s]])
+    return traits([items], [[per_s * each_s for each_s in passed_s]], [per_s * age_s])
 
 
 class SavedDelay:
@@ -591,24 +599,24 @@ class SavedDelay:
 class ShortMemory:
     """The weights of the traits, which all sources of a fleet share, and whether they are used.
 
-    The weights minimise the sum of waits and probes of ``SavedDelay``.
+    The weights minimise the sum of waits and probes of ``SavedDelay``. There are two sets of them: the second one also
+    uses the age of the newest item, as long as that has saved delay.
 
     Examples
     --------
     >>> memory, rng = ShortMemory(), np.random.default_rng(1)
     >>> for day in range(40):
     ...     busy = rng.random(100) < 0.5
-    ...     known = traits(np.where(busy, 8.0, 0.0)[:, None] * np.ones(9), np.full((100, 9), 4.0))
+    ...     known = traits(np.where(busy, 8.0, 0.0)[:, None] * np.ones(9), np.full((100, 9), 4.0), np.ones(100))
     ...     memory.learn(known, rng.poisson(np.where(busy, 1.0, 0.1)), np.full(100, 0.5), np.ones(100), day * 86400.0)
     >>> memory.is_used, round(float(memory.factors(known)[busy].mean()))
     (True, 2)
     """
 
     def __init__(self) -> None:
-        self._weights = np.zeros(TRAITS)
-        self._information = _PRIOR * np.eye(TRAITS)
-        self._slope = np.zeros(TRAITS)
+        self._weights = (_Weights(_WITHOUT_AGES), _Weights(TRAITS))
         self.saved = SavedDelay()
+        self.saved_by_age = SavedDelay()  # by the second set, in comparison with the first
 
     @property
     def is_used(self) -> bool:
@@ -617,8 +625,7 @@ class ShortMemory:
 
     def factors(self, known: Floats) -> Floats:
         """Return the factors by which rates are corrected, of traits of shape (sources, ``TRAITS``)."""
-        factors: Floats = np.exp(np.clip(known @ self._weights, -_MOST, _MOST))
-        return factors
+        return np.square(self._weights[self.saved_by_age.is_used].roots(known))
 
     def learn(self, known: Floats, found: ArrayLike, expected: ArrayLike, counts: ArrayLike, at_s: float) -> None:
         """Learn from probes.
@@ -634,36 +641,77 @@ class ShortMemory:
         at_s
             When the probes were made, in the time of the week.
         """
+        self.saved_by_age.begin_day(at_s)
         if self.saved.begin_day(at_s):
-            self._weights += np.linalg.solve(self._information, self._slope)
-            self._slope[:] = 0.0
+            for weights in self._weights:
+                weights.fit()
         found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
         counts = np.minimum(np.asarray(counts, dtype=np.float64), _HEAVIEST)
-        roots = np.exp(np.clip(known @ self._weights, -_MOST, _MOST) / 2.0)
-        waits, probes, items = counts * found / roots, counts * expected * roots, float(found.sum())
-        usual = float(counts @ found), float(counts @ expected)
-        fade = self.saved.note(items, usual, (float(waits.sum()), float(probes.sum())))
-        self._slope += (waits - probes) @ known / 2.0
-        curved = known * np.sqrt((waits + probes) / 4.0)[:, None]
-        self._information *= fade
-        self._information += curved.T @ curved
-        self._information += (1.0 - fade) * _PRIOR * np.eye(TRAITS)
+        usual, items = (float(counts @ found), float(counts @ expected)), float(found.sum())
+        fade = exp(-items / _MEMORY_ITEMS)
+        without, by_age = (weights.learn(known, counts * found, counts * expected, fade) for weights in self._weights)
+        self.saved.note(items, usual, by_age if self.saved_by_age.is_used else without)
+        self.saved_by_age.note(items, without, by_age)
 
     def pack(self) -> str:
         """Return what was learned, as text."""
-        rows, columns = np.triu_indices(TRAITS)
-        parts = (self._weights, self._slope, np.array(self.saved.values), self._information[rows, columns])
+        parts = [each.values for each in self._weights]
+        parts += [np.array(each.values) for each in (self.saved, self.saved_by_age)]
         return b64encode(np.concatenate(parts).astype("<f8").tobytes()).decode()
 
     def unpack(self, packed: str) -> None:
         """Take over what ``pack`` returned; does nothing if another version did."""
-        found, (rows, columns) = b64decode(packed), np.triu_indices(TRAITS)
-        if len(found) != 8 * (2 * TRAITS + _SAVED + len(rows)):
+        found, sizes = b64decode(packed), [each.values.size for each in self._weights]
+        if len(found) != 8 * (sum(sizes) + 2 * _SAVED):
             return
-        values = np.frombuffer(found, dtype="<f8")
-        cuts = np.cumsum([TRAITS, TRAITS, _SAVED])
-        self._weights, self._slope, saved, upper = map(np.copy, np.split(values, cuts))
+        *values, saved, by_age = np.split(np.frombuffer(found, dtype="<f8"), np.cumsum([*sizes, _SAVED]))
+        for weights, each in zip(self._weights, values, strict=True):
+            weights.restore(each)
         self.saved.restore(saved.tolist())
+        self.saved_by_age.restore(by_age.tolist())
+
+
+class _Weights:
+    """Weights of the first traits, fitted by Newton's method to the sum of waits and probes of ``SavedDelay``."""
+
+    def __init__(self, size: int) -> None:
+        self._weights = np.zeros(size)
+        self._slope = np.zeros(size)
+        self._information = _PRIOR * np.eye(size)
+
+    def roots(self, known: Floats) -> Floats:
+        """Return the roots of the factors by which rates are corrected, of traits of shape (sources, ``TRAITS``)."""
+        logs = known[:, : self._weights.size] @ self._weights
+        roots: Floats = np.exp(np.clip(logs, -_MOST, _MOST) / 2.0)
+        return roots
+
+    def fit(self) -> None:
+        """Take what was learned since the last time into the weights."""
+        self._weights += np.linalg.solve(self._information, self._slope)
+        self._slope[:] = 0.0
+
+    def learn(self, known: Floats, found: Floats, expected: Floats, fade: float) -> tuple[float, float]:
+        """Learn from probes, of which earlier ones count ``fade``; return their waits, and what they count as."""
+        known, roots = known[:, : self._weights.size], self.roots(known)
+        waits, probes = found / roots, expected * roots
+        self._slope += (waits - probes) @ known / 2.0
+        curved = known * np.sqrt((waits + probes) / 4.0)[:, None]
+        self._information *= fade
+        self._information += curved.T @ curved
+        self._information += (1.0 - fade) * _PRIOR * np.eye(self._weights.size)
+        return float(waits.sum()), float(probes.sum())
+
+    @property
+    def values(self) -> Floats:
+        """What was learned, for ``restore``."""
+        upper = self._information[np.triu_indices(self._weights.size)]
+        values: Floats = np.concatenate([self._weights, self._slope, upper])
+        return values
+
+    def restore(self, values: Floats) -> None:
+        """Take over ``values``."""
+        size, (rows, columns) = self._weights.size, np.triu_indices(self._weights.size)
+        self._weights, self._slope, upper = map(np.copy, np.split(values, [size, 2 * size]))
         self._information[rows, columns] = self._information[columns, rows] = upper
 
 

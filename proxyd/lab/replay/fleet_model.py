@@ -54,6 +54,7 @@ class FleetModel:
         self.memory = ShortMemory()
         # items, and the time in which they came, discounted; in the end those of even and of odd weeks
         self._recent = np.zeros((2, len(_KEPT_S), sources))
+        self._newest_s = np.full(sources, -np.inf)
 
     def read(self, times_s: Sequence[ArrayLike], *, until_s: float, since_s: ArrayLike | None = None) -> None:
         """Read a complete history up to ``until_s``, day by day, as if every source had been probed daily.
@@ -140,7 +141,7 @@ class FleetModel:
         seen = ~np.isnan(rates.as_of_s[sources])
         found = np.bincount(item_of, minlength=len(sources))
         self.memory.learn(
-            traits(known[0].T, (known[1] * per_s).T)[seen],
+            traits(known[0].T, (known[1] * per_s).T, per_s * (until_s - gap_s / 2 - self._newest_s[sources]))[seen],
             found[seen],
             (per_s * gap_s * factor)[seen],
             np.sqrt(rates.mean_per_s / per_s)[seen],
@@ -153,6 +154,7 @@ class FleetModel:
         ):
             items += np.bincount(item_of, weights=weights, minlength=len(sources))
         self._recent[:, :, sources] = recent
+        np.maximum.at(self._newest_s, sources[item_of], times_s)
 
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
         """Return the shapes of the hours of the week as far as they are trusted, and that of each source."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from math import sqrt
+from math import inf, sqrt
 from zoneinfo import ZoneInfo
 
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel, count_probe
@@ -137,14 +138,14 @@ class Estimates:
             return rate_per_s
         wait_s = None if week is None else week.mean_gap_s(source.source_id)
         middle_s = now_s + min(wait_s or 0.0, _LONGEST_WAIT_S) / 2.0
-        recent = self._recent_of(state.fit, middle_s)
-        known = traits_of(recent, self.blend.evidence(state.rate, middle_s), rate_per_s)
-        return rate_per_s * float(self.memory.factors(known)[0])
+        return rate_per_s * float(self.memory.factors(self._traits(state, rate_per_s, middle_s))[0])
 
-    def _recent_of(self, fit: ModelFit, at_s: float) -> tuple[Sequence[float], Sequence[float]]:
-        """Return what is kept of a source's recent items, and of those in weeks of the parity of a time."""
-        odd = bool(is_odd_week(self.cycle.week_s(at_s)))
-        return unpack_recent(fit.recent, at_s - (fit.as_of_s or at_s), self.cycle.speed, odd=odd)
+    def _traits(self, state: SourceState, rate_per_s: float, at_s: float) -> Floats:
+        """Return the traits of a source at a time that is not before its last probe."""
+        fit, odd = state.fit, bool(is_odd_week(self.cycle.week_s(at_s)))
+        recent = unpack_recent(fit.recent, at_s - (fit.as_of_s or at_s), self.cycle.speed, odd=odd)
+        age_s = inf if fit.gaps.newest_s is None else max(0.0, at_s - fit.gaps.newest_s)
+        return traits_of(recent, self.blend.evidence(state.rate, at_s), rate_per_s, age_s)
 
     def _note_probe(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> None:
         """Learn from a probe what recent items say of a rate."""
@@ -156,8 +157,7 @@ class Estimates:
             return
         found, expected = count_probe(evidence, model.expect(evidence.since_s, evidence.until_s)[0])
         middle_s = (evidence.since_s + evidence.until_s) / 2.0
-        recent = self._recent_of(before.fit, middle_s)
-        known = traits_of(recent, self.blend.evidence(before.rate, middle_s), rate_per_s)
+        known = self._traits(before, rate_per_s, middle_s)
         counts = [sqrt(self.blend.mean_per_s / rate_per_s)]
         self.memory.learn(known, [found], [expected], counts, float(self.cycle.week_s(evidence.until_s)))
 

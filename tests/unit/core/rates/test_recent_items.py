@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 from proxyd.core.model.arrays import Floats
 from proxyd.core.rates.rate_blend import (
+    HALF_LIVES_S,
     NO_EVIDENCE,
     SHORT_S,
     TRAITS,
@@ -23,12 +24,13 @@ from proxyd.core.rates.rate_blend import (
 from proxyd.core.rates.week_bins import MONDAY_S, Cycle
 
 HOUR_S = 3600.0
+RATIOS = len(SHORT_S) + 1 + len(HALF_LIVES_S)
 
 
 def probes(seed: int, *, swing: float, count: int = 4000) -> tuple[Floats, Floats, Floats]:
     """Return traits, found and expected items of probes of sources whose rates swing with what they last showed."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    known = traits(rng.poisson(2.0, (count, TRAITS - 1)), np.full((count, TRAITS - 1), 2.0))
+    known = traits(rng.poisson(2.0, (count, RATIOS)), np.full((count, RATIOS), 2.0), rng.exponential(1.0, count))
     expected = rng.uniform(0.05, 1.0, count)
     found = rng.poisson(expected * np.exp(swing * known[:, 3])).astype(np.float64)
     return known, found, expected
@@ -95,7 +97,7 @@ def test_items_without_times_are_spread_over_the_time_of_the_probe() -> None:
 
 
 def test_a_source_that_nothing_is_known_of_has_no_traits() -> None:
-    assert traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, 1.0).tolist() == [[0.0] * (TRAITS - 1) + [1.0]]
+    assert traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, 1.0).tolist() == [[0.0] * RATIOS + [1.0, 0.0, 0.0]]
 
 
 def test_an_item_is_forgotten_by_the_shortest_half_life_first() -> None:
@@ -123,3 +125,36 @@ def test_a_source_that_is_busy_every_other_week_has_the_rate_of_the_week_that_co
     for is_odd, factor in ((False, 0.1), (True, 1.9)):
         known = traits_of(unpack_recent(recent, 0.0, odd=is_odd), NO_EVIDENCE, per_s)
         assert np.isclose(known[0, len(SHORT_S)], np.log(factor), atol=0.05)
+
+
+def test_sources_whose_items_come_in_sessions_have_a_higher_rate_while_the_newest_item_is_new() -> None:
+    memory, rng = ShortMemory(), np.random.default_rng(1)
+    nothing = np.ones((100, RATIOS))
+    for day in range(40):
+        ages = rng.exponential(1.0, 100)
+        known = traits(nothing, nothing, ages)
+        rates = np.where(ages < 0.2, 5.0, 0.2)
+        memory.learn(known, rng.poisson(rates), np.ones(100), np.ones(100), day * 86400.0)
+    new, old = memory.factors(traits(nothing[:2], nothing[:2], [0.0, 2.0])).tolist()
+    assert memory.saved_by_age.is_used
+    assert new > 4.0
+    assert old < 1.0
+
+
+def test_the_age_of_the_newest_item_is_left_out_where_it_says_nothing() -> None:
+    memory, rng = ShortMemory(), np.random.default_rng(1)
+    for day in range(40):
+        busy = rng.random(100) < 0.5
+        items = np.where(busy, 8.0, 0.0)[:, None] * np.ones(RATIOS)
+        known = traits(items, np.full((100, RATIOS), 4.0), rng.exponential(1.0, 100))
+        memory.learn(known, rng.poisson(np.where(busy, 1.0, 0.1)), np.full(100, 0.5), np.ones(100), day * 86400.0)
+    assert memory.saved.is_used
+    assert not memory.saved_by_age.is_used
+    new, old = memory.factors(traits(items[[0, 0]], np.full((2, RATIOS), 4.0), [0.0, 9.0])).tolist()
+    assert new == old
+
+
+def test_the_newness_of_an_item_is_by_mean_gaps() -> None:
+    slow, fast = (traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, per_s, 0.3 / per_s) for per_s in (1e-6, 1e-3))
+    assert np.allclose(slow, fast)
+    assert (traits_of(unpack_recent(b"", 0.0), NO_EVIDENCE, 1e-3)[0, RATIOS + 1 :] == 0.0).all()
