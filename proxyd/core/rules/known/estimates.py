@@ -75,11 +75,13 @@ class Estimates:
             self.memory.pack(),
             self.thinning.values,
             self._moved,
+            self.blend.prior.values,
         )
 
     def restore_fleet(self, record: FleetRecord) -> None:
         """Take over what was learned of all sources together."""
         self.blend.restore(record.credit, record.expected)
+        self.blend.prior.restore(record.prior)
         if len(record.trust) == len(self.trust.likelihoods):
             self.trust = WeekTrust(record.trust)
         self._turned, self._moved = record.turned, record.moved
@@ -309,6 +311,7 @@ class FleetRecord:
     memory: str = ""  # how recent items correct rates, packed (``rates.rate_blend``)
     thinning: tuple[float, ...] = ()  # whether rates without mass changes save delay
     moved: tuple[int, float] = (0, 0.0)  # by how many hours all weeks turned last, and when in the time of the week
+    prior: tuple[float, ...] = ()  # how many sources have which rate (``rates.rate_blend``)
 
 
 @dataclass(frozen=True, slots=True)
