@@ -425,9 +425,13 @@ def importance_by_hour(terms: tuple[ImportanceTerm, ...], at_s: float) -> Floats
     return _by_hour(terms, MONDAY_S + (at_s - MONDAY_S) // WEEK_S * WEEK_S)
 
 
+_CALENDAR_S = 146_097 * 86400.0  # 400 years
+
+
 @lru_cache(1024)
 def _by_hour(terms: tuple[ImportanceTerm, ...], monday_s: float) -> Floats:
-    middles = (datetime.fromtimestamp(monday_s + (hour + 0.5) * HOUR_S, UTC) for hour in range(HOURS))
+    # the weeks of a short cycle are counted beyond the year 9999, and the calendar repeats after 400 years
+    middles = (datetime.fromtimestamp((monday_s + (hour + 0.5) * HOUR_S) % _CALENDAR_S, UTC) for hour in range(HOURS))
     return np.array([_weight(terms, middle) for middle in middles])
 
 

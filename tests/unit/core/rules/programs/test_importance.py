@@ -9,7 +9,7 @@ import pytest
 
 from proxyd.core.model.profile import ImportanceTerm
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.rates.week_bins import HOURS, MONDAY_S, WEEK_S
+from proxyd.core.rates.week_bins import HOURS, MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rules.programs.rule_program import importance_by_hour
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -39,6 +39,12 @@ def test_hours_are_those_of_the_zone_in_that_week() -> None:
     winter, summer = 1_768_200_000.0, 1_784_000_000.0
     assert np.flatnonzero(importance_by_hour(berlin, winter) == 3.0).tolist() == [8]
     assert np.flatnonzero(importance_by_hour(berlin, summer) == 3.0).tolist() == [7]
+
+
+def test_the_weeks_of_a_short_cycle_have_hours_beyond_the_year_9999() -> None:
+    now_s = float(Cycle(300.0).week_s(1_796_049_658.0))
+    weights = importance_by_hour((term(3, "Mon 09:00-10:00", "Etc/GMT-1"),), now_s)
+    assert np.flatnonzero(weights == 3.0).tolist() == [8]
 
 
 async def delays_by_hour(clauses: str) -> tuple[float, float, int]:
