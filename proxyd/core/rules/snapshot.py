@@ -77,7 +77,8 @@ class Fleet:
             self._asked_per_s += asked_per_s
             self._asked_of[host] = self._asked_of.get(host, 0.0) + asked_per_s
             names, declared = tuple(demands.in_week), sources.get(source.source_id)
-            is_asked = names in self._kinds or (bool(names) and all(name in programs for name in names))
+            # a declaration may have removed a rule since the last part, whose sources are not placed again yet
+            is_asked = bool(names) and programs.keys() >= set(names)
             if source.last_seen_s is None or not is_asked or declared is None:
                 continue
             kind, gaps = self._kind(demands, names, programs), source.gaps
