@@ -112,11 +112,11 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
 
 
 def _two_points_per_s(week: WeekPlan, budgets: Sequence[float]) -> float | None:
-    """Return how many more probes a second have two points more of the items in time."""
+    """Return how many more probes a second bring two points more of the items in time; ``None`` if no number does."""
     items = np.array([each.items for each in week.outlooks.values()])
     if items.sum() > 0:
         present = float(items @ [each.expected for each in week.outlooks.values()] / items.sum())
-        shares = week.share_trade((present, min(1.0, present + _POINTS)))
+        shares = week.share_trade((present, present + _POINTS)) if present + _POINTS <= 1.0 else []
         return shares[1].probes_per_s - shares[0].probes_per_s if len(shares) > 1 else None
     points = week.trade(budgets)
     captured, probes = [each.captured for each in points], np.log2([each.probes_per_s for each in points])

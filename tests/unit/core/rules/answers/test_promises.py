@@ -129,6 +129,10 @@ async def test_advice_says_what_each_share_takes() -> None:
     assert made[2] < made[2] + found.two_points_per_s < made[3]
 
 
+async def test_where_less_than_two_points_are_missing_no_probes_bring_two_more() -> None:
+    assert advice(await planned(promising("WITHIN 1 HOUR FOR 99 %"))).two_points_per_s is None
+
+
 async def test_a_share_that_the_spacing_of_a_source_prevents_is_not_advised() -> None:
     polite = await planned(promising("WITHIN 10 MINUTES", spacing_s=660.0))
     assert [each.share for each in advice(polite).shares] == [0.8, 0.9]
