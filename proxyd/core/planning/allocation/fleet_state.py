@@ -93,7 +93,8 @@ def pack(state: FleetState) -> bytes:
     named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
     named[_WHOLE] = _bytes("".join(pieces))
     np.savez(packed, **named)
-    return zstd.compress(packed.getbuffer())
+    # the checksum finds damage before ``zipfile`` does, some of whose errors ended the daemon
+    return zstd.compress(packed.getbuffer(), options={zstd.CompressionParameter.checksum_flag: 1})
 
 
 def unpack(packed: bytes) -> FleetState:

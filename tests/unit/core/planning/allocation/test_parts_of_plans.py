@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -33,16 +35,35 @@ def test_slots_have_the_mean_of_the_hours_that_they_cover() -> None:
     assert by_slot(np.arange(168.0)[None, :], 336)[0, :4].tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
+ONE_SOURCE = FleetState(
+    ("a",),
+    np.array([1e-4]),
+    np.ones(1),
+    np.zeros(1),
+    WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64)),
+    probes_per_s=1e-3,
+)
+
+
 def test_a_packed_state_reads_back() -> None:
-    even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
-    state = FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3)
-    again = unpack(pack(state))
+    again = unpack(pack(ONE_SOURCE))
     assert again.source_ids == ("a",)
     assert again.rate_per_s.tolist() == [1e-4]
     assert again.weeks.shapes.shape == (1, 168)
-    assert again.cycle == state.cycle
+    assert again.cycle == ONE_SOURCE.cycle
 
 
 def test_bytes_that_are_no_plan_are_refused() -> None:
     with pytest.raises(ValueError, match="this is not a plan of this version"):
         unpack(b"")
+
+
+def test_a_plan_with_a_wrong_bit_is_refused_unless_the_bit_means_nothing() -> None:
+    packed, read = pack(ONE_SOURCE), list[bytes]()
+    for place in range(len(packed)):
+        damaged = bytearray(packed)
+        damaged[place] ^= 1 << place % 8
+        with suppress(ValueError):
+            read.append(pack(unpack(bytes(damaged))))
+    assert len(read) < 0.1 * len(packed)
+    assert set(read) <= {packed}
