@@ -46,44 +46,14 @@ def factors_over_hours(start_s: ArrayLike, stop_s: ArrayLike, shapes: Floats) ->
     return until(stop_s) - until(start_s)
 
 
-def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0) -> Floats:
-    """Return the factor of each hour of the week, mean 1, shape (168,).
+def _shapes(seen: Floats, flat: Floats) -> Floats:
+    """Return the shapes that explain ``seen`` if flat weeks would have shown ``flat``; all of shape (shapes, 168).
 
     Empirical Bayes in two steps: hours of the day and days of the week are each shrunk towards a flat week, and the 168
     hours towards their product, each by as much as the counts' marginal likelihood favours. Without events, or without
-    a pattern in them, the week is flat.
-
-    Parameters
-    ----------
-    counts
-        Items by hour of the week, shape (168,).
-    passed
-        How often each hour has been observed, shape (168,).
-    dispersion
-        Variance over mean of the counts; items that come in batches count less by this factor.
-
-    Notes
-    -----
-    Counts are Poisson, factors Gamma with mean b: the counts' marginal is negative binomial and the posterior mean
-    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ``docs/decisions/update-rates.md``.
-
-    Examples
-    --------
-    >>> bool(np.all(week_shape(np.zeros(168), np.ones(168)) == 1.0))
-    True
-    >>> office = np.zeros(168); office[9:17] = 100.0
-    >>> bool(week_shape(office, np.ones(168))[10] > 10 * week_shape(office, np.ones(168))[20])
-    True
+    a pattern in them, the week is flat. Counts are Poisson, factors Gamma with mean b: the counts' marginal is negative
+    binomial and the posterior mean ``(k b + N) / (k + M)`` with M the items expected of a flat week.
     """
-    seen, weeks = np.asarray(counts, dtype=np.float64) / dispersion, np.asarray(passed, dtype=np.float64)
-    if seen.sum() <= 0 or weeks.sum() <= 0:
-        return np.ones(HOURS)
-    shape: Floats = _shapes(seen[None], weeks[None] * (seen.sum() / weeks.sum()))[0]
-    return shape
-
-
-def _shapes(seen: Floats, flat: Floats) -> Floats:
-    """Return the shapes that explain ``seen`` if flat weeks would have shown ``flat``; all of shape (shapes, 168)."""
     by_day, flat_by_day = seen.reshape(-1, 7, 24), flat.reshape(-1, 7, 24)
     hours = _shrunk(by_day.sum(axis=1), flat_by_day.sum(axis=1), np.ones(24))
     days = _shrunk(by_day.sum(axis=2), flat_by_day.sum(axis=2), np.ones(7))
@@ -190,8 +160,9 @@ class WeekTrust:
 def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:
     """Return one to ``most`` week shapes and the shape that each source follows.
 
-    A mixture fitted by EM, with shapes shrunk as in ``week_shape``. The most mixed shape is split as long as that pays
-    by the Bayesian information criterion on effective (dispersion-scaled) counts.
+    A mixture fitted by EM, with shapes shrunk towards flat weeks as far as their items are few or show no pattern. The
+    most mixed shape is split as long as that pays by the Bayesian information criterion on effective
+    (dispersion-scaled) counts.
 
     Parameters
     ----------
@@ -200,7 +171,7 @@ def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     passed
         How often each hour has been observed, shape (168,), or of each source, shape (sources, 168).
     dispersion
-        As for ``week_shape``.
+        Variance over mean of the counts; items that come in batches count less by this factor.
 
     Notes
     -----

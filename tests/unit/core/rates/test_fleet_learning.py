@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.rates.week_bins import HOURS, MONDAY_S, WEEK_S, hours_between, week_hours
-from proxyd.core.rates.week_shapes import common_shapes, dispersion_of, week_shape
+from proxyd.core.rates.week_shapes import common_shapes, dispersion_of
 from proxyd.lab.replay.fleet_model import FleetModel, FleetRates
 
 Floats = NDArray[np.float64]
@@ -59,16 +59,21 @@ def test_hours_pass_as_the_calendar_has_them() -> None:
     assert week_hours([MONDAY_S + 25 * 3600.0]).tolist() == [25]
 
 
+def week_shape(counts: ArrayLike, *, dispersion: float = 1.0) -> Floats:
+    shapes = common_shapes(np.asarray(counts)[None], np.full(HOURS, 10.0), dispersion=dispersion).shapes
+    return np.asarray(shapes[0])
+
+
 def test_a_week_without_a_pattern_stays_flat() -> None:
     counts = np.random.default_rng(3).poisson(20.0, HOURS)
-    assert np.all(np.abs(week_shape(counts, np.full(HOURS, 10.0)) - 1.0) < 0.15)
+    assert np.all(np.abs(week_shape(counts) - 1.0) < 0.15)
 
 
 @pytest.mark.parametrize("events", [300, 3000, 30_000])
 def test_a_pattern_is_learned_the_better_the_more_items_there_are(events: int) -> None:
     share = OFFICE / OFFICE.sum()
     counts = np.random.default_rng(4).multinomial(events, share)
-    shape = week_shape(counts, np.full(HOURS, 10.0))
+    shape = week_shape(counts)
     raw = counts / counts.mean()
     true = OFFICE / OFFICE.mean()
     assert np.abs(shape - true).mean() < 0.7 * np.abs(raw - true).mean()
@@ -76,9 +81,7 @@ def test_a_pattern_is_learned_the_better_the_more_items_there_are(events: int) -
 
 def test_batches_say_less() -> None:
     counts = np.random.default_rng(5).poisson(1.0, HOURS) * 30
-    assert np.ptp(week_shape(counts, np.full(HOURS, 10.0), dispersion=30.0)) < np.ptp(
-        week_shape(counts, np.full(HOURS, 10.0))
-    )
+    assert np.ptp(week_shape(counts, dispersion=30.0)) < np.ptp(week_shape(counts))
     weekly = 30.0 * np.asarray(np.random.default_rng(5).poisson(1.0, (20, HOURS)), dtype=np.float64)
     assert dispersion_of(weekly) == pytest.approx(30.0, rel=0.2)
 
