@@ -63,7 +63,7 @@ def costs_of(grid: tuple[Floats, Floats], lost: Losses) -> Floats:
     sums = GapSums.of(*grid, lost)
     edges = len(sums.L)
     start, stop = np.indices((edges, edges))
-    return np.where(stop > start, gap_costs(sums, start, stop), np.inf)
+    return np.where(stop > start, gap_costs(sums.at(start), sums.at(stop)), np.inf)
 
 
 @given(grids(), losses())
@@ -133,9 +133,8 @@ def test_linear_and_halving_steps_lose_what_their_utility_does() -> None:
 def test_the_path_takes_nearly_the_items_that_are_overwritten() -> None:
     items = np.linspace(0.0, 12.0, 200)
     sums = [GapSums.of(np.array([x]), np.ones(1), Losses((), 1.0, 1.0)) for x in items]
-    waits = np.array(
-        [gap_costs(each._replace(G=each.A * each.L), np.array(0), np.array(1)) for each in sums]
-    )  # without the delay
+    ends = [each._replace(G=each.A * each.L) for each in sums]  # without the delay
+    waits = np.array([gap_costs(each.at(np.array(0)), each.at(np.array(1))) for each in ends])
     assert waits == pytest.approx(overwritten_items(items), abs=0.07)
 
 

@@ -266,20 +266,16 @@ class GapSums(NamedTuple):
         return np.concatenate([by_step, overwritten[..., None]], axis=-1)
 
 
-def gap_costs(sums: GapSums, starts: Ints, stops: Ints) -> Floats:
-    """Return the costs of gaps between edges at rate 1, in item-slots: the delay, and the lost items.
+def gap_costs(start: GapSums, stop: GapSums) -> Floats:
+    """Return the costs of gaps at rate 1 from the sums at their ends, in item-slots: the delay, and the lost items.
 
     Of x items ``x^2 (1 + x) / (2 + 2x + x^2)`` are taken to be overwritten, which is ``x - (1 - exp(-x))`` with
     ``1 / (1 + x + x^2 / 2)`` for the exponential; it is convex too.
 
-    >>> gap_costs(GapSums.of(np.ones(4), np.ones(4)), np.array([0, 2]), np.array([1, 4])).tolist()
+    >>> sums = GapSums.of(np.ones(4), np.ones(4))
+    >>> gap_costs(sums.at(np.array([0, 2])), sums.at(np.array([1, 4]))).tolist()
     [0.5, 2.0]
     """
-    return _costs_between(sums.at(starts), sums.at(stops))
-
-
-def _costs_between(start: GapSums, stop: GapSums) -> Floats:
-    """Return the costs of gaps from the sums at their ends."""
     items = stop.L - start.L
     cost = stop.A * items
     cost -= stop.G - start.G
@@ -300,7 +296,7 @@ def first_costs(sums: GapSums, slots: int, most: int) -> Floats:
     >>> first_costs(GapSums.of(np.ones(2), np.ones(2)), slots=2, most=2).tolist()
     [[0.5, 2.0], [0.5, inf]]
     """
-    costs = _costs_between(sums.at(np.arange(slots)[:, None]), sums.after(slots, most))
+    costs = gap_costs(sums.at(np.arange(slots)[:, None]), sums.after(slots, most))
     if slots + most > len(sums.L):
         costs[np.arange(slots)[:, None] + np.arange(1, most + 1) >= len(sums.L)] = np.inf
     return costs
