@@ -25,7 +25,7 @@ from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.targets import FleetTargets
-from proxyd.core.planning.allocation.timetable import Timetable
+from proxyd.core.planning.allocation.timetable import TimetableBuilder
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
@@ -106,7 +106,7 @@ def layers(slots: int, probes: int, rng: np.random.Generator) -> Line:
 def timetable(slots: int) -> Line:
     """Time one timetable."""
     shape = np.tile(np.repeat([0.1, 1.0, 0.1], slots // 3), 1)
-    return {"what": f"timetable, {slots} slots", "seconds": best_of(lambda: Timetable.build(shape))}
+    return {"what": f"timetable, {slots} slots", "seconds": best_of(lambda: TimetableBuilder(shape).build())}
 
 
 def capture(intervals: int, rng: np.random.Generator) -> list[Line]:

@@ -11,7 +11,7 @@ from scipy.stats import gamma
 from proxyd.core.model.arrays import Ints
 from proxyd.core.planning.allocation.prices import Frequencies
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
-from proxyd.core.planning.allocation.timetable import Timetable
+from proxyd.core.planning.allocation.timetable import TimetableBuilder
 from proxyd.core.rates.age_hazards import age_hazards
 from proxyd.core.rates.model_fit import SHAPES
 
@@ -119,7 +119,7 @@ def test_waits_and_probes_cost_little_more_than_the_least(shape: float, probes: 
 
 def test_few_probes_are_priced_and_planned_by_the_mean_rate() -> None:
     found = allocator(24.0, 1e4, 0.0, 0.0)
-    table, rate = Timetable.build(np.ones(336)), np.array([SLOT_S / MEAN_S])
+    table, rate = TimetableBuilder(np.ones(336)).build(), np.array([SLOT_S / MEAN_S])
     even = Frequencies([table], np.zeros(1, dtype=np.int64), rate)
     price = np.log2(np.array([1e4]))
     assert not found.is_by_age(0)

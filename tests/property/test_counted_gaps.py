@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import poisson
 
-from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
+from proxyd.core.planning.allocation.timetable import LEVELS, TimetableBuilder
 from proxyd.core.planning.kernels.counted_events import (
     CountedRule,
     ItemsLine,
@@ -120,7 +120,7 @@ def test_a_timetable_of_counted_items_knows_how_often_they_are_probed(shape: Flo
     rates, planned, made = np.geomspace(5.0, 60.0, 8) / 168, 0.0, 0.0
     steps = () if life_s is None else window(life_s / 3600.0, 504.0)
     for rate in rates.tolist():
-        table = Timetable.build(shape, losses=Losses(steps, every=5, rate=rate))
+        table = TimetableBuilder(shape, losses=Losses(steps, every=5, rate=rate)).build()
         row = int(np.searchsorted(-table.frequency, -4 / 168))
         rule = CountedRule(5, Losses(steps), missed_s=1.0)
         line = ItemsLine(np.append(0.0, np.cumsum(shape / shape.mean())), 0.0, 1.0, rate)

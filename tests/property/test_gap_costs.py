@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
+from proxyd.core.planning.allocation.timetable import LEVELS, TimetableBuilder
 from proxyd.core.planning.kernels.losses import (
     STEPS,
     GapSums,
@@ -160,7 +160,7 @@ def test_steps_that_are_merged_early_come_no_later(steps: list[Step]) -> None:
 def test_a_row_loses_what_its_probes_miss(lost: Losses, row: int) -> None:
     """Follows a row of an even and of an uneven week for a long time, and integrates what each probe loses."""
     for shape in (np.ones(24), np.repeat([0.2, 2.0, 0.8], 8)):
-        table = Timetable.build(shape, losses=lost)
+        table = TimetableBuilder(shape, losses=lost).build()
         place = row * (len(LEVELS) - 1) // 100
         if np.any((table.gaps[place] < 1) & (table.visits[place] > 0)) or table.frequency[place] < 1 / 200:
             continue  # several probes of a slot, and rows of very many weeks, need no path

@@ -14,7 +14,7 @@ from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.targets import FleetTargets, TargetPrices
-from proxyd.core.planning.allocation.timetable import Timetable
+from proxyd.core.planning.allocation.timetable import TimetableBuilder
 from proxyd.core.planning.kernels.losses import Losses, Step, by_rate
 from proxyd.core.rates.siblings import HELPS
 
@@ -29,7 +29,7 @@ def priced(
 ) -> tuple[TargetPrices, Frequencies]:
     nobody = np.zeros(len(rates), dtype=np.int64)
     every, curve_of = by_rate([losses], nobody, rates)
-    tables = [Timetable.build(shape, losses=each) for each in every]
+    tables = [TimetableBuilder(shape, losses=each).build() for each in every]
     fleet = Frequencies(tables, curve_of, rates)
     return TargetPrices(targets, every, curve_of, fleet, rates), fleet
 
@@ -119,7 +119,7 @@ def test_bursts_need_fewer_probes_where_probes_are_cheap() -> None:
 
 def test_an_importance_makes_no_share_larger_than_one() -> None:
     hours = np.where(OFFICE > 1.0, 10.0, 0.0)
-    table = Timetable.build(OFFICE, importance=hours, losses=Losses((Step(0.5, MISSED),)))
+    table = TimetableBuilder(OFFICE, importance=hours, losses=Losses((Step(0.5, MISSED),))).build()
     assert table.lost.max() == pytest.approx(1.0, abs=0.05)
 
 

@@ -113,7 +113,8 @@ def allocate(
 
     Examples
     --------
-    >>> table = Timetable.build(np.ones(6))
+    >>> from proxyd.core.planning.allocation.timetable import TimetableBuilder
+    >>> table = TimetableBuilder(np.ones(6)).build()
     >>> fleet = Frequencies([table], np.zeros(3, dtype=np.int64), np.array([0.4, 0.1, 0.0]))
     >>> prices = allocate(fleet, 0.3)
     >>> bool(prices.of_source[0] == prices.probe)

@@ -122,9 +122,9 @@ class TargetPrices:
 
     >>> from proxyd.core.planning.kernels.losses import window
     >>> from proxyd.core.planning.allocation.prices import allocate
-    >>> from proxyd.core.planning.allocation.timetable import Timetable
+    >>> from proxyd.core.planning.allocation.timetable import TimetableBuilder
     >>> losses = Losses(window(12.0, delay=1008.0))
-    >>> table = Timetable.build(np.ones(336), losses=losses)
+    >>> table = TimetableBuilder(np.ones(336), losses=losses).build()
     >>> fleet, nobody = Frequencies([table], np.zeros(1, dtype=np.int64), np.ones(1)), np.zeros(1, dtype=np.int64)
     >>> targets = FleetTargets([Target(0.9, ((12.0, 1.0),))], [(0,)], nobody)
     >>> prices = TargetPrices(targets, [losses], nobody, fleet, np.ones(1))

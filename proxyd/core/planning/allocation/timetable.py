@@ -44,7 +44,7 @@ class Timetable:
     A source of mean rate r (items a slot) and weight w, whose probes cost p item-slots each, follows the row of level
     ``log2(p / (w r))``: rows are ``1 / PER_OCTAVE`` octaves apart, from ``LEVELS[0]`` to ``LEVELS[-1]``.
 
-    >>> even = Timetable.build(np.ones(24))
+    >>> even = TimetableBuilder(np.ones(24)).build()
     >>> row = int(np.searchsorted(LEVELS, 3.0))
     >>> even.gaps[row].tolist()[0], float(even.frequency[row])
     (4.0, 0.25)
@@ -56,18 +56,6 @@ class Timetable:
     visits: Floats  # probes a week at each slot of the week in the long run, shape (levels, slots of a week)
     lost: Floats  # part of the items that each step takes and, last, overwritten ones, (levels, STEPS + 1)
     dense: float  # below the lowest level a slot takes ``dense * 2 ** (-level / 2)`` probes
-
-    @classmethod
-    def build(
-        cls,
-        shape: ArrayLike,
-        *,
-        importance: ArrayLike | None = None,
-        slot_price: ArrayLike | None = None,
-        losses: Losses = NO_LOSSES,
-    ) -> Timetable:
-        """Return the timetable of a week shape, as a ``TimetableBuilder`` builds it."""
-        return TimetableBuilder(shape, importance=importance, losses=losses).build(slot_price)
 
     def frequencies(self, levels: Floats) -> Floats:
         """Return the probes a slot in the long run at any levels, also at those that have no row."""

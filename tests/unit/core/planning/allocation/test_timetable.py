@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, row_places, slot_loads
-from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
+from proxyd.core.planning.allocation.timetable import LEVELS, Timetable, TimetableBuilder
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.one_source import optimal_cycle
 
@@ -38,7 +38,7 @@ def best_cycle_cost(shape: Floats, price: float) -> float:
     np.array([0.2, 1, 4, 0, 0, 4, 0, 0, 0.2, 4, 4, 0.2, 0.2, 4, 1, 1, 0.2, 0.2, 0.2, 1, 1, 1, 1, 4]), 30.0
 )
 def test_a_row_costs_hardly_more_than_the_best_week(shape: Floats, price: float) -> None:
-    table = Timetable.build(shape)
+    table = TimetableBuilder(shape).build()
     row = int(np.searchsorted(LEVELS, np.log2(price)))
     exact = float(2.0 ** LEVELS[row])
     ours = table.cost[row] + exact * table.frequency[row]
@@ -47,7 +47,7 @@ def test_a_row_costs_hardly_more_than_the_best_week(shape: Floats, price: float)
 
 @pytest.mark.parametrize("level", [-4.0, 0.0, 6.0, 12.0, 20.0])
 def test_an_even_week_is_probed_as_the_square_root_law_says(level: float) -> None:
-    table = Timetable.build(np.ones(SLOTS))
+    table = TimetableBuilder(np.ones(SLOTS)).build()
     row = int(np.searchsorted(LEVELS, level))
     cost = table.cost[row] + 2.0**level * table.frequency[row]
     assert cost == pytest.approx(np.sqrt(2 * 2.0**level), rel=0.07)
@@ -55,13 +55,13 @@ def test_an_even_week_is_probed_as_the_square_root_law_says(level: float) -> Non
 
 
 def test_a_higher_price_means_fewer_probes_and_more_delay() -> None:
-    table = Timetable.build(np.repeat([0.1, 3.0, 1.0], 8))
+    table = TimetableBuilder(np.repeat([0.1, 3.0, 1.0], 8)).build()
     assert np.all(np.diff(table.frequency) <= 1e-12)
     assert np.all(np.diff(table.cost) >= -1e-9)
 
 
 def test_rare_probes_come_at_the_end_of_the_busy_time_whole_weeks_apart() -> None:
-    table = Timetable.build(np.repeat([0.0, 1.0, 0.0], [8, 8, 8]))
+    table = TimetableBuilder(np.repeat([0.0, 1.0, 0.0], [8, 8, 8])).build()
     row = int(np.searchsorted(LEVELS, 16.0))
     arrival = (np.arange(SLOTS) + table.gaps[row].astype(int)) % SLOTS
     assert set(arrival.tolist()) == {16}
@@ -71,7 +71,7 @@ def test_rare_probes_come_at_the_end_of_the_busy_time_whole_weeks_apart() -> Non
 def test_an_expensive_slot_is_avoided() -> None:
     price = np.ones(SLOTS)
     price[16] = 50.0
-    table = Timetable.build(np.repeat([0.0, 1.0, 0.0], [8, 8, 8]), slot_price=price)
+    table = TimetableBuilder(np.repeat([0.0, 1.0, 0.0], [8, 8, 8])).build(price)
     row = int(np.searchsorted(LEVELS, 6.0))
     assert table.visits[row][16] == 0.0
 
@@ -79,12 +79,12 @@ def test_an_expensive_slot_is_avoided() -> None:
 @pytest.mark.parametrize("shape", [np.zeros(4), np.array([1.0, -1.0])], ids=["nothing", "negative"])
 def test_no_week_is_refused(shape: Floats) -> None:
     with pytest.raises(ValueError, match="week shape"):
-        Timetable.build(shape)
+        TimetableBuilder(shape).build()
 
 
 @pytest.fixture(scope="module")
 def table() -> Timetable:
-    return Timetable.build(np.repeat([0.2, 2.0, 0.8], 8))
+    return TimetableBuilder(np.repeat([0.2, 2.0, 0.8], 8)).build()
 
 
 def rates(sources: int) -> Floats:
