@@ -607,7 +607,7 @@ class SavedDelay:
     ...     _ = saved.begin_day(day * 86400.0)
     ...     for rate in (1.0, 25.0):
     ...         found = float(rng.poisson(rate))
-    ...         _ = saved.note(found, (found, 1.0), (found / rate**0.5, rate**0.5))
+    ...         saved.note(found, (found, 1.0), (found / rate**0.5, rate**0.5))
     >>> saved.begin_day(40 * 86400.0), saved.is_used, 0.2 < saved.share < 0.5
     (True, True, True)
     """
@@ -651,14 +651,13 @@ class SavedDelay:
             self._used = 1.0
         return True
 
-    def note(self, items: float, usual: tuple[float, float], other: tuple[float, float]) -> float:
-        """Note the waits of the items of probes, and these probes, by both rates; return what earlier ones count."""
+    def note(self, items: float, usual: tuple[float, float], other: tuple[float, float]) -> None:
+        """Note the waits of the items of probes, and these probes, by both rates."""
         fade = exp(-items / _MEMORY_ITEMS)
         self._today += [*usual, *other]
         self._sums *= fade
         self._squares *= fade * fade
         self._items = self._items * fade + items
-        return fade
 
     @property
     def values(self) -> tuple[float, ...]:
