@@ -151,12 +151,10 @@ class Estimates:
 
     def _note_probe(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> None:
         """Learn from a probe what recent items say of a rate."""
-        if evidence.until_s <= evidence.since_s:
+        if evidence.until_s <= evidence.since_s or before.fit.gaps.shape_to_plan_by:
             return
         rate_per_s = self.rate_per_s(before, source, evidence.since_s)
         model = self.model(source, rate_per_s, week, evidence.until_s).model_to_plan_by(before.fit)
-        if before.fit.gaps.shape_to_plan_by:
-            return
         found, expected = count_probe(evidence, model.expect(evidence.since_s, evidence.until_s)[0])
         middle_s = (evidence.since_s + evidence.until_s) / 2.0
         known = self._traits(before, rate_per_s, middle_s)
