@@ -43,14 +43,14 @@ def hours_between(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
     return until(stop_s) - until(start_s)
 
 
-def odd_weeks_s(time_s: Any) -> Any:
-    """Return the seconds of odd weeks before a time of the week, or before each of an array.
+def odd_weeks_s(time_s: float) -> float:
+    """Return the seconds of odd weeks before a time of the week.
 
     >>> [odd_weeks_s(MONDAY_S + weeks * WEEK_S) / WEEK_S for weeks in (1.0, 1.25, 3.0)]
     [0.0, 0.25, 1.0]
     """
     pairs, rest_s = divmod(time_s - MONDAY_S, 2 * WEEK_S)
-    return pairs * WEEK_S + (abs(rest_s - WEEK_S) + rest_s - WEEK_S) / 2
+    return pairs * WEEK_S + max(0.0, rest_s - WEEK_S)
 
 
 def is_odd_week(time_s: Any) -> Any:
@@ -96,10 +96,10 @@ class Cycle:
         >>> Cycle().in_odd_weeks(ItemTimes(MONDAY_S, MONDAY_S + 2 * WEEK_S, (MONDAY_S + 9 * 86400.0,)))
         (1.0, 0.5)
         """
-        since_s, until_s = self.week_s(evidence.since_s), self.week_s(evidence.until_s)
+        since_s, until_s = float(self.week_s(evidence.since_s)), float(self.week_s(evidence.until_s))
         if until_s <= since_s:
             return 0.0, 0.0
-        of_time = float(odd_weeks_s(until_s) - odd_weeks_s(since_s)) / (until_s - since_s)
+        of_time = (odd_weeks_s(until_s) - odd_weeks_s(since_s)) / (until_s - since_s)
         times_s = evidence.times_s if isinstance(evidence, ItemTimes) else ()
         if not times_s:
             return of_time, of_time
