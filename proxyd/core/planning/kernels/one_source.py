@@ -355,5 +355,5 @@ def mark_cycles(ahead: Ints, slots: int, marks: Ints) -> None:
             marks[first + place] = 1
             place = (place + ahead[first + place]) % slots
         while marks[first + place] == 1:
-            marks[first + place] = 2
+            marks[first + place] = ON_CYCLE
             place = (place + ahead[first + place]) % slots
