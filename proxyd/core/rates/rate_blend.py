@@ -134,7 +134,7 @@ def _log_normal(spread: float) -> Floats:
 
 
 _SPREAD = _log_normal(2.0)  # sources differ by a factor of 16 either way
-_ANY_SOURCES = 10.0  # of any fleet, that count beside those of this one
+_ANY_SOURCES = 10.0  # sources of an average fleet that count in addition to those of this one
 ANY_FLEET = Prior.of_weights(_SPREAD)
 _EXPECTED = Prior.of_weights(_log_normal(1.0))  # authors err by a factor of 4
 
@@ -183,7 +183,7 @@ class FleetPrior:
     """The prior that fits a fleet: how many of its sources have which rate, in comparison with their mean.
 
     Each probe adds the posterior of its source, for the time since the last one. So each source counts once, however
-    often it is probed (stepwise EM). Ten more count as the sources of any fleet.
+    often it is probed (stepwise EM). Ten sources of an average fleet count too, so that a few say little.
 
     Examples
     --------

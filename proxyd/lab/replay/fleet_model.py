@@ -178,7 +178,7 @@ class FleetModel:
 
 
 def _of_weeks(odd: NDArray[np.bool_]) -> Floats:
-    """Return what counts for each of ``_KEPT_S``, of what came in odd weeks or in even ones; shape (kept, n)."""
+    """Return 1 where each of ``_KEPT_S`` counts an odd or an even week, else 0; shape (kept, n)."""
     return np.vstack([np.ones((len(SHORT_S), len(odd))), ~odd, odd])
 
 
