@@ -19,6 +19,7 @@ from proxyd.core.rates.rate_blend import (
     FleetPrior,
     SavedDelay,
     ShortMemory,
+    correct_level,
     posterior_means,
     traits,
 )
@@ -310,6 +311,7 @@ class FleetRates:
         forget = np.exp(-found.sum() / MEMORY_ITEMS)
         self._credit = self._credit * forget + self.weights * share.sum(axis=1)
         self._expected = self._expected * forget + members @ gap_s
+        self._credit *= correct_level(self._credit, self._expected)
 
     def _discount(self, sources: Ints, until_s: Floats) -> None:
         weight = np.exp(-self._decay * self._age_s(sources, until_s))

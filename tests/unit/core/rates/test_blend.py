@@ -26,6 +26,34 @@ def test_one_source_at_a_time_is_what_many_at_once_give() -> None:
     np.testing.assert_allclose(blend.rate_per_s(known, since_s), fleet.per_s(since_s)[0], rtol=1e-9)
 
 
+def test_two_thousand_items_of_one_source_do_not_make_the_rates_of_all_others_many_times_higher() -> None:
+    rng = np.random.Generator(np.random.PCG64(6))
+    blend, fleet, known = Blend(), FleetRates(10), dict.fromkeys(range(10), NO_EVIDENCE)
+    for day in range(1, 62):
+        since_s, until_s = (day - 1) * DAY_S, day * DAY_S
+        for source, before in known.items():
+            liar = day == 61 and source == 0
+            evidence = ItemTimes(
+                since_s, until_s, tuple(rng.uniform(since_s, until_s, 2000 if liar else rng.poisson(1)))
+            )
+            blend.weigh(before, evidence)
+            known[source] = blend.seen(before, evidence)
+            blend.replace(before, known[source])
+            fleet.observe([source], since_s, until_s, [0] * len(evidence.times_s), evidence.times_s)
+        if day == 60:
+            honest_per_s = blend.rate_per_s(known[9], until_s)
+    assert blend.rate_per_s(known[9], until_s) < 5.0 * honest_per_s
+    assert sum(blend.weights) <= 2.0 + 1e-9
+    assert fleet.weights.sum() <= 2.0 + 1e-9
+
+
+def test_one_source_that_was_expected_to_have_ten_thousand_items_does_not_silence_the_others() -> None:
+    blend, busy = Blend(), NO_EVIDENCE
+    busy = blend.seen(busy, ItemTimes(0.0, 60.0, tuple(np.linspace(1.0, 60.0, 50))))
+    blend.weigh(busy, ItemTimes(60.0, 86400.0, (61.0,)))
+    assert sum(blend.weights) >= 0.5 - 1e-9
+
+
 @pytest.mark.parametrize("per_day", [0.3, 1.0, 4.0])
 def test_bits_of_pages_keep_the_weights_and_find_the_rate(per_day: float) -> None:
     rng = np.random.Generator(np.random.PCG64(5))
