@@ -260,12 +260,17 @@ class ProbeAllocator:
 
     def frequencies(self) -> Frequencies:
         """Return the frequencies of all sources as functions of their prices."""
-        return Frequencies(self.tables, self.table_of, self._weigh() * self.grid.slot_s, gaps=self._gaps_in_slots())
+        return Frequencies(self.tables, self.table_of, self._weigh() * self.grid.slot_s, gaps=self.gaps_in_slots())
 
     def loads(self) -> Floats:
         """Return the long-run mean number of probes in each slot of the week at the present prices, shape (slots,)."""
         every = np.arange(len(self.rate_per_s))
         return slot_loads(self.tables, self.table_of, self._weigh() * self.grid.slot_s, self._prices_of(every))
+
+    def probes_per_slot(self) -> float:
+        """Return the long-run mean number of probes a slot of all sources at the present prices."""
+        every = np.arange(len(self.rate_per_s))
+        return float(self.frequencies().frequencies(np.log2(self._prices_of(every))).sum())
 
     def price_of(self, source: int) -> float:
         """Return the present price of a source, in item-slots."""
@@ -279,7 +284,7 @@ class ProbeAllocator:
         """Return the mean time between two probes of a source at its price, in seconds; infinity without probes."""
         rate = self._weigh(slice(source, source + 1)) * self.grid.slot_s
         price = np.log2(self._prices_of(np.array([source])))
-        gaps = self._gaps_in_slots(slice(source, source + 1))
+        gaps = self.gaps_in_slots(slice(source, source + 1))
         one = Frequencies([self.tables[self.table_of[source]]], np.zeros(1, dtype=np.int64), rate, gaps=gaps)
         (probes,) = one.frequencies(price)
         return self.grid.slot_s / float(probes) if probes > 0 else inf
@@ -446,7 +451,7 @@ class ProbeAllocator:
         for source in sources[aged[rates[aged] > 0]].tolist():
             self.due_s[source] = self._due_by_age(source, float(self.due_s[source]))
 
-    def _gaps_in_slots(self, sources: Ints | slice = _ALL) -> Floats | None:
+    def gaps_in_slots(self, sources: Ints | slice = _ALL) -> Floats | None:
         """Return shape and mean of the gaps of sources that are planned by age, shape (n, 2)."""
         return None if self.gaps is None else self.gaps[sources, :2] / (1.0, self.grid.slot_s)
 

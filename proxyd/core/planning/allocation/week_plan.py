@@ -112,7 +112,7 @@ class WeekPlan:
     @property
     def probes_per_s(self) -> float:
         """The number of probes a second that the plan makes in the long run."""
-        return float(self._allocator.loads().mean()) / self._allocator.grid.slot_s * self._cycle.speed
+        return self._allocator.probes_per_slot() / self._allocator.grid.slot_s * self._cycle.speed
 
     @property
     def items_per_s(self) -> float:
@@ -528,11 +528,12 @@ def trade(allocator: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoin
         return []
     weighted, table_of = rates * allocator.weights[taken], allocator.table_of[taken]
     hosts = allocator.hosts and allocator.hosts.sample(taken)
-    fleet, found = Frequencies(allocator.tables, table_of, weighted), []
+    fleet = Frequencies(allocator.tables, table_of, weighted, gaps=allocator.gaps_in_slots(taken))
+    by_rate, found = Frequencies(allocator.tables, table_of, weighted), list[TradePoint]()  # of the same delays
     for per_s in budgets:
         prices = allocate(fleet, per_s * slot_s * share, hosts=hosts)
         log_price = np.log2(prices.of_source)
-        frequency = np.maximum(fleet.frequencies(log_price), 1e-12)
+        frequency = np.maximum(by_rate.frequencies(log_price), 1e-12)
         waiting = rates / frequency
         captured = float((rates * -np.expm1(-waiting) / waiting).sum() / rates.sum())
         delay_s = float(rates @ fleet.delays(log_price) / rates.sum()) * slot_s

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.fleet_state import FleetState
+from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.kernels.losses import MISSED_S, Losses, window
 from proxyd.core.rates.week_bins import MONDAY_S
 from proxyd.core.rates.week_shapes import WeekShapes
 
@@ -57,3 +60,22 @@ def test_the_delay_foretold_is_the_one_that_comes() -> None:
         waits_s = np.array(probes)[np.searchsorted(probes, middles_s)] - middles_s
         late.append(float((factors[hours % 168] * waits_s).mean()))
     assert np.mean(late) == pytest.approx(foretold.delay_s, rel=0.08)
+
+
+def test_sources_that_are_planned_by_age_take_the_probes_that_they_are_said_to_take() -> None:
+    rate = 1 / DAY_S
+    weeks = WeekShapes(np.ones((1, 168)), np.zeros(2, dtype=np.int64))
+    gaps = np.array([[16.0, DAY_S, MONDAY_S], [0.0, 0.0, 0.0]])
+    targets = FleetTargets([Target(0.9, ((3600.0, 1.0),))], [(0,)], np.zeros(2, dtype=np.int64))
+    state = FleetState(
+        ("regular", "random"),
+        *(np.full(2, rate), np.ones(2), np.full(2, MONDAY_S), weeks, 1000 / DAY_S),
+        losses=([Losses(window(3600.0, delay=MISSED_S))], np.zeros(2, dtype=np.int64)),
+        rules=("r",),
+        targets=targets,
+        gaps=gaps,
+    )
+    week = WeekPlan.of(state)
+    assert week.probes_per_s == pytest.approx(week.outlooks["r"].made, rel=0.01)
+    (now,) = week.trade([week.probes_per_s])
+    assert now.price_item_s == pytest.approx(week.price_of("random"), rel=0.02)
