@@ -49,9 +49,13 @@ def _print_trade(answer: AdviceShown) -> None:
                 "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else "",
             ]
         )
-    print_table(["probes/h", "mean delay", "in time", "a probe saves", ""], rows)
+    print_table(["probes/h", "mean delay", "before the next", "a probe saves", ""], rows)
     if answer["two_points_per_day"] is not None:
-        print(f"For 2 points more in time: {answer['two_points_per_day']:,.3g} more probes a day.")
+        print(f"For 2 points more in time: {_probes(answer['two_points_per_day'])} more probes a day.")
+
+
+def _probes(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 _HIGHEST_SHARE = 0.99  # of those that the daemon tries

@@ -82,6 +82,11 @@ def test_a_budget_is_marked_as_the_present_one_or_as_over_what_is_allowed(say: S
     assert ["90%", "55", "91.2%", "1", "h"] in [line.split() for line in lines]
 
 
+def test_a_thousand_more_probes_are_written_in_full(say: Say) -> None:
+    lines = say("advise", {**ADVICE, "two_points_per_day": 1151.3}).splitlines()
+    assert "For 2 points more in time: 1,151 more probes a day." in lines
+
+
 def test_targets_that_are_not_met_are_told_with_the_limit_and_a_remedy(say: Say) -> None:
     out = say("advise", ADVICE)
     assert "Rules that are expected to meet their target: 1 of 3\n" in out
