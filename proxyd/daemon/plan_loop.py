@@ -1,4 +1,4 @@
-"""The plan of the week: made again at intervals in a thread, and put into use between two chronons."""
+"""The plan of the week: made again at intervals apart from the event loop, and put into use between two chronons."""
 
 from __future__ import annotations
 

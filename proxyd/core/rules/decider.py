@@ -338,7 +338,7 @@ class Decider:
     # -- the plan of the week
 
     def fleet(self, now_s: float) -> Fleet:
-        """Return the present state of the sources that the plan of the week is for; the plan is made in a thread."""
+        """Return the present state of the sources that the plan of the week is for, gathered at once."""
         return run_parts(self.snapshot(now_s))
 
     def snapshot(self, now_s: float) -> Chunked[Fleet]:

@@ -53,7 +53,7 @@ class WeekPlan:
 
     @classmethod
     def of(cls, state: FleetState) -> WeekPlan:
-        """Return the plan for a fleet; takes about a second for a million sources, and some more for new shapes."""
+        """Return the plan for a fleet; takes many seconds for a million sources."""
         speed = state.cycle.speed
         limits = FleetLimits(
             max(state.probes_per_s, 1e-12) / speed * state.slot_s,
