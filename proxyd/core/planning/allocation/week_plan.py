@@ -25,6 +25,8 @@ from proxyd.core.rates.siblings import BIN_S
 from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
 
+_MOST_TRADES = 8
+
 
 class WeekPlan:
     """The best time of each source's next probe, by name; call ``follow`` with every probe.
@@ -123,6 +125,7 @@ class WeekPlan:
         """Return what each budget would buy at the rates that the plan was made with; the result is kept."""
         key, speed = ("budgets", tuple(probes_per_s)), self._cycle.speed
         if key not in self._trades:
+            self._forget_trades()
             self._trades[key] = [
                 TradePoint(p.probes_per_s * speed, p.price_item_s / speed, p.delay_s / speed, p.captured)
                 for p in trade(self._allocator, [per_s / speed for per_s in probes_per_s])
@@ -133,11 +136,16 @@ class WeekPlan:
         """Return the probes that it takes to give every rule each of ``shares`` of its items in time; it is kept."""
         key, speed = ("shares", tuple(shares)), self._cycle.speed
         if key not in self._trades:
+            self._forget_trades()
             self._trades[key] = [
                 SharePoint(p.share, p.expected, p.probes_per_s * speed, p.delay_s / speed)
                 for p in share_trade(self._allocator, shares)
             ]
         return list(self._trades[key])
+
+    def _forget_trades(self) -> None:
+        if len(self._trades) >= _MOST_TRADES:  # budgets differ a little with each probe
+            self._trades.clear()
 
     def due_s(self, source_id: str) -> float | None:
         """Return when a source is due, or ``None`` if the plan does not know it."""

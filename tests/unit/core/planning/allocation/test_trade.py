@@ -79,3 +79,10 @@ def test_sources_that_are_planned_by_age_take_the_probes_that_they_are_said_to_t
     assert week.probes_per_s == pytest.approx(week.outlooks["r"].made, rel=0.01)
     (now,) = week.trade([week.probes_per_s])
     assert now.price_item_s == pytest.approx(week.price_of("random"), rel=0.02)
+
+
+def test_however_often_it_is_asked_a_plan_keeps_few_results() -> None:
+    asked = plan([4 / DAY_S, 1 / DAY_S], np.ones(168))
+    answers = [asked.trade([n / DAY_S]) for n in range(1, 20)]
+    assert asked.trade([1 / DAY_S]) == answers[0]
+    assert len(vars(asked)["_trades"]) <= 8
