@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from zoneinfo import ZoneInfo
 
 from proxyd.core.model.arrays import Floats
@@ -79,11 +79,11 @@ class Estimates:
         )
 
     def restore_fleet(self, record: FleetRecord) -> None:
-        """Take over what was learned of all sources together."""
+        """Take over what was learned of all sources together, except for what is damaged or of another version."""
+        record = record.fit(self.record())
         self.blend.restore(record.credit, record.expected)
         self.blend.prior.restore(record.prior)
-        if len(record.trust) == len(self.trust.likelihoods):
-            self.trust = WeekTrust(record.trust)
+        self.trust = WeekTrust(record.trust)
         self._turned, self._moved = record.turned, record.moved
         self._moved_at_s = float(self.cycle.time_s(self.moved_s))
         self.memory.unpack(record.memory)
@@ -310,6 +310,24 @@ class FleetRecord:
     thinning: tuple[float, ...] = ()  # whether rates without mass changes save delay
     moved: tuple[int, float] = (0, 0.0)  # by how many hours all weeks turned last, and when in the time of the week
     prior: tuple[float, ...] = ()  # how many sources have which rate (``rates.rate_blend``)
+
+    def fit(self, other: FleetRecord) -> FleetRecord:
+        """Return this record with what ``other`` has where the length is not the same, or a number is not finite.
+
+        >>> known = FleetRecord((1.0,), (1.0,), (), moved=(3, 7.0))
+        >>> found = FleetRecord((inf,), (2.0,), (), turned=(4.0, 5.0, 6.0), moved=(1,)).fit(known)
+        >>> found == replace(known, turned=(4.0, 5.0, 6.0))
+        True
+        """
+        fitting = {
+            each.name: value
+            for each in fields(self)
+            if len(value := getattr(self, each.name)) == len(getattr(other, each.name))
+            and (isinstance(value, str) or all(map(isfinite, value)))
+        }
+        if not {"credit", "expected"} <= fitting.keys():  # one says nothing without the other
+            fitting = {name: value for name, value in fitting.items() if name not in ("credit", "expected")}
+        return replace(other, **fitting)
 
 
 @dataclass(frozen=True, slots=True)
