@@ -128,9 +128,20 @@ def parse_budget(value: object) -> Budget:
 
 
 def format_budget(budget: Budget) -> str:
-    """Return the text that ``parse_budget`` reads as ``budget``."""
-    parts = [f"{h.start:02d}-{h.stop:02d} {h.per_s * 60:g}/min" for h in budget.hours]
-    return ", ".join([*parts, f"{budget.per_s * 60:g}/min"])
+    """Return the text that ``parse_budget`` reads as ``budget``.
+
+    >>> format_budget(parse_budget("08-18 30/min, 0.5/s")), format_budget(parse_budget("1/day"))
+    ('08-18 30/min, 30/min', '1/day')
+    """
+    parts = [f"{h.start:02d}-{h.stop:02d} {_format_rate(h.per_s)}" for h in budget.hours]
+    return ", ".join([*parts, _format_rate(budget.per_s)])
+
+
+def _format_rate(per_s: float) -> str:
+    """Return a rate in minutes, or in the longer period in which it is at least 1."""
+    amounts = ((unit, per_s * _RATE_PERIODS[unit]) for unit in ("min", "h", "day"))
+    unit, amount = next(((unit, each) for unit, each in amounts if not 0 < each < 1 - 1e-9), ("day", per_s * 86400.0))
+    return f"{amount:.9f}".rstrip("0").rstrip(".") + f"/{unit}"
 
 
 def _parse_share(value: object) -> float:

@@ -165,9 +165,15 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_duration(text)
 
 
-@pytest.mark.parametrize("text", ["60/min", "22-06 6/min, 60/min", "08-18 30/min, 18-20 1/min, 120/min"])
+@pytest.mark.parametrize(
+    "text", ["60/min", "22-06 6/min, 60/min", "08-18 30/min, 18-20 1/min, 120/min", "1/day", "7/h", "0/min"]
+)
 def test_budgets_survive_printing(text: str) -> None:
     assert format_budget(parse_budget(text)) == text
+
+
+def test_a_seldom_rate_is_printed_as_one_that_can_be_read() -> None:
+    assert parse_budget(format_budget(parse_budget("0.0005/day"))) == parse_budget("0.0005/day")
 
 
 @pytest.mark.parametrize("text", ["", "60", "60/year", "08-18 30/min", "08-25 1/min, 1/min", "08-08 1/min, 1/min"])
