@@ -27,7 +27,7 @@ NOTHING = RateEvidence((0.0,), (0.0,))
 
 def posterior(known: RateEvidence) -> float:
     """Return the rate by the only half-life, without the weights of a blend."""
-    return float(posterior_means(known.events, known.exposure_s, 1.0 / 86400.0)[0][0])
+    return float(posterior_means(known.events, known.exposure_s, 1.0 / 86400.0)[0])
 
 
 def batch(evidence: list[Evidence]) -> tuple[float, float]:

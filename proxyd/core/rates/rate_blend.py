@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from math import exp, expm1, inf, lgamma, log, log1p, sqrt
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -108,41 +108,27 @@ _STEP = 4.0
 _POWERS = np.arange(-10.0, 11.0)
 
 
-class Prior(NamedTuple):
-    """A mixture of Gamma distributions whose means lie a factor of 4 apart; its own mean is 1.
+def _components(spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the prior: log-normal in steps of 4, with mean 1.
 
-    >>> bool(np.isclose((1.0 / ANY_FLEET.inverses)[11] / (1.0 / ANY_FLEET.inverses)[10], 4.0))
-    True
+    The first array holds the log of each component's weight in the posterior, without the factors that all share; the
+    second one the inverses of their means.
     """
-
-    log_weights: NDArray[np.float64]  # in the posterior, without the factors that all share
-    inverses: NDArray[np.float64]  # of the means
-
-    @classmethod
-    def of_weights(cls, weights: Floats) -> Prior:
-        """Return the mixture with some weights, which sum to 1."""
-        means: NDArray[np.float64] = np.power(_STEP, _POWERS)
-        means /= float(weights @ means)
-        return cls(np.log(weights) - PRIOR_EVENTS * np.log(means), 1.0 / means)
-
-
-def _log_normal(spread: float) -> Floats:
-    """Return the weights of the mixture that is next to a log-normal distribution, whose spread is in factors of 4."""
-    weights: Floats = np.exp(-((_POWERS / spread) ** 2) / 2)
+    weights = np.exp(-((_POWERS / spread) ** 2) / 2)
     weights /= weights.sum()
-    return weights
+    means: NDArray[np.float64] = np.power(_STEP, _POWERS)
+    means /= float(weights @ means)
+    return np.log(weights) - PRIOR_EVENTS * np.log(means), 1.0 / means
 
 
-_SPREAD = _log_normal(2.0)  # sources differ by a factor of 16 either way
-_ANY_SOURCES = 10.0  # sources of an average fleet that count in addition to those of this one
-ANY_FLEET = Prior.of_weights(_SPREAD)
-_EXPECTED = Prior.of_weights(_log_normal(1.0))  # authors err by a factor of 4
+_POPULATION = _components(2.0)  # sources differ by a factor of 16 either way
+_EXPECTED = _components(1.0)  # authors err by a factor of 4
 
 
 def posterior_means(
-    events: ArrayLike, exposure_s: ArrayLike, mean_per_s: ArrayLike, prior: Prior = ANY_FLEET
-) -> tuple[Floats, Floats]:
-    """Return posterior mean rates, in items per second, and the weights of the mixture in the posterior.
+    events: ArrayLike, exposure_s: ArrayLike, mean_per_s: ArrayLike, *, is_expected: bool = False
+) -> NDArray[np.float64]:
+    """Return posterior mean rates, in items per second.
 
     Parameters
     ----------
@@ -150,10 +136,8 @@ def posterior_means(
         Discounted evidence, shape (n,).
     mean_per_s
         The means of the prior: one, or shape (n,).
-
-    Returns
-    -------
-    The means, shape (n,), and the weights, shape (n, ``COMPONENTS``).
+    is_expected
+        Whether an author expects this mean; otherwise it is the population's, whose sources differ more.
 
     Notes
     -----
@@ -161,17 +145,17 @@ def posterior_means(
 
     Examples
     --------
-    >>> posterior_means([0.0, 50.0], [0.0, 100.0], 0.5)[0].round(1)
+    >>> posterior_means([0.0, 50.0], [0.0, 100.0], 0.5).round(1)
     array([0.5, 0.5])
     """
+    log_weights, inverses = _EXPECTED if is_expected else _POPULATION
     seen = np.array(events, dtype=np.float64).reshape(-1, 1) + PRIOR_EVENTS
     prior_s = PRIOR_EVENTS / np.array(mean_per_s, dtype=np.float64).reshape(-1, 1)
-    waited_s = np.array(exposure_s, dtype=np.float64).reshape(-1, 1) + prior_s * prior.inverses
-    logs = prior.log_weights - seen * np.log(waited_s)
-    weights: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
-    means: Floats = seen[:, 0] * (weights / waited_s).sum(axis=1)
-    return means, weights
+    waited_s = np.array(exposure_s, dtype=np.float64).reshape(-1, 1) + prior_s * inverses
+    logs = log_weights - seen * np.log(waited_s)
+    posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
+    means: NDArray[np.float64] = seen[:, 0] * (posterior / waited_s).sum(axis=1) / posterior.sum(axis=1)
+    return means
 
 
 HALF_LIVES_S = tuple(weeks * 7 * 86400.0 for weeks in (1.0, 4.0, 16.0, 52.0))
@@ -190,59 +174,6 @@ def correct_level(credit: Iterable[float], expected: Iterable[float]) -> float:
     """
     level = sum(items / of_all for items, of_all in zip(credit, expected, strict=True))
     return min(max(level, 1.0 / _HIGHEST_LEVEL), _HIGHEST_LEVEL) / level
-
-
-class FleetPrior:
-    """The prior that fits a fleet: how many of its sources have which rate, in comparison with their mean.
-
-    Each probe adds the posterior of its source, for the time since the last one. So each source counts once, however
-    often it is probed (stepwise EM). Ten sources of an average fleet count too, so that a few say little.
-
-    Examples
-    --------
-    >>> prior, day = FleetPrior(), 86400.0
-    >>> for n in range(100):  # of silent sources, which have a hundredth of the mean rate
-    ...     _, weights = posterior_means([n / 100.0] * 30, [n * day] * 30, 1.0 / day, prior.mixture)
-    ...     prior.add(weights, [day] * 30, n * day)
-    >>> [round(posterior_means(0.0, day, 1.0 / day, each)[0].item() * day, 2) for each in (ANY_FLEET, prior.mixture)]
-    [0.08, 0.04]
-    """
-
-    def __init__(self, half_life_s: float = HALF_LIVES_S[0]) -> None:
-        self._decay, self._as_of_s = log(2) / half_life_s, 0.0
-        self._sources = np.zeros(len(_SPREAD))  # by component, discounted
-        self.mixture = ANY_FLEET
-
-    def add(self, weights: ArrayLike, gaps_s: ArrayLike, now_s: float) -> None:
-        """Learn from probes.
-
-        Parameters
-        ----------
-        weights
-            Those of each source in its posterior, shape (p, components).
-        gaps_s
-            The time since the last probe of each, shape (p,).
-        """
-        self._sources *= exp(-self._decay * max(0.0, now_s - self._as_of_s))
-        self._sources += -np.expm1(-self._decay * np.asarray(gaps_s)) @ np.asarray(weights)
-        self._as_of_s = max(now_s, self._as_of_s)
-        self._mix()
-
-    def _mix(self) -> None:
-        sources = self._sources + _ANY_SOURCES * _SPREAD
-        self.mixture = Prior.of_weights(sources / sources.sum())
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """What was learned, for ``restore``."""
-        return (*self._sources.tolist(), self._as_of_s)
-
-    def restore(self, values: Sequence[float]) -> None:
-        """Take over ``values``; does nothing if they are those of another version."""
-        if len(values) == len(self._sources) + 1:
-            *sources, self._as_of_s = values
-            self._sources = np.array(sources)
-            self._mix()
 
 
 _NONE = (0.0,) * len(HALF_LIVES_S)
@@ -321,7 +252,6 @@ class Blend:
         self._events, self._exposure_s, self._in_mass = ([0.0] * len(half_lives_s) for _ in range(3))
         self._unseen: dict[tuple[float | None, bool], float] = {}  # rates without evidence, by what authors expect
         self.is_thin = False  # whether mass changes are left out
-        self.prior = FleetPrior(half_lives_s[0])
 
     @property
     def credits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -363,7 +293,7 @@ class Blend:
         return self._unseen[expect_per_s, thin]
 
     def _blend_with(self, known: RateEvidence, now_s: float, expect_per_s: float | None, thin: bool) -> float:
-        members, _ = self._members(known, now_s, expect_per_s, thin)
+        members = self._members(known, now_s, expect_per_s, thin)
         return sum(weight * member for weight, member in zip(self.weights, members, strict=True))
 
     def items_known(self, known: RateEvidence, now_s: float) -> float:
@@ -412,8 +342,7 @@ class Blend:
         if gap_s <= 0:
             return
         found = float(len(evidence.times_s)) if isinstance(evidence, ItemTimes) else self._count(known, evidence, gap_s)
-        weights, (members, posterior) = self.weights, self._members(known, evidence.since_s, None, self.is_thin)
-        self.prior.add([posterior], [gap_s], evidence.until_s)
+        weights, members = self.weights, self._members(known, evidence.since_s, None, self.is_thin)
         self._unseen = {}
         share = found / max(sum(map(float.__mul__, weights, members)), 1e-300)
         forget = exp(-found / MEMORY_ITEMS)
@@ -450,15 +379,12 @@ class Blend:
             return known
         return known.times([exp(-decay * (now_s - known.as_of_s)) for decay in self._decays], now_s)
 
-    def _members(
-        self, known: RateEvidence, now_s: float, expect_per_s: float | None, thin: bool
-    ) -> tuple[list[float], Floats]:
-        """Return the rates by each half-life and by the population's mean, and the posterior by the longest one."""
-        faded = self.fade(known.without_mass if thin else known, now_s)
+    def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None, thin: bool) -> list[float]:
+        """Return the rates by each half-life and by the population's mean."""
+        faded, is_expected = self.fade(known.without_mass if thin else known, now_s), expect_per_s is not None
         means = [expect_per_s or mean_per_s for mean_per_s in self._means_per_s(thin)]
-        prior = self.prior.mixture if expect_per_s is None else _EXPECTED
-        members, posteriors = posterior_means(faded.events, faded.exposure_s, means, prior)
-        return [*members.tolist(), means[-1]], posteriors[-1]
+        members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
+        return [*members, means[-1]]
 
     def _count(
         self, known: RateEvidence, evidence: ItemCount | ChangedBit, gap_s: float, expect_per_s: float | None = None

@@ -16,7 +16,6 @@ from proxyd.core.rates.rate_blend import (
     PRIOR_EVENTS,
     PRIOR_ITEMS,
     SHORT_S,
-    FleetPrior,
     SavedDelay,
     ShortMemory,
     correct_level,
@@ -226,7 +225,6 @@ class FleetRates:
         self._means_per_s = np.full(members - 1, mean_per_s)
         self._credit = np.full(members, PRIOR_ITEMS / members)
         self._expected = np.full(members, PRIOR_ITEMS)
-        self.prior = FleetPrior(half_lives_s[0])
 
     @property
     def weights(self) -> Floats:
@@ -270,7 +268,7 @@ class FleetRates:
     def per_s(self, now_s: float, sources: ArrayLike | None = None) -> Floats:
         """Return the rates of ``sources`` (all by default) in items per second."""
         which = np.arange(self.events.shape[1]) if sources is None else np.asarray(sources, dtype=np.int64)
-        rates: Floats = self.weights @ self._members(which, np.full(len(which), now_s))[0]
+        rates: Floats = self.weights @ self._members(which, np.full(len(which), now_s))
         return rates
 
     def refresh(self, now_s: float) -> None:
@@ -290,23 +288,18 @@ class FleetRates:
         weight = np.exp(-self._decay * self._age_s(sources, now_s))
         return np.stack([self.events[:, sources] * weight, self.exposure_s[:, sources] * weight])
 
-    def _members(self, sources: Ints, now_s: Floats) -> tuple[Floats, Floats]:
-        """Return the rates by each half-life and the population's mean, and the posterior by the longest half-life.
-
-        Their shapes are (h + 1, p) and (p, components).
-        """
+    def _members(self, sources: Ints, now_s: Floats) -> Floats:
+        """Return the rates by each half-life and the population's mean, shape (h + 1, p)."""
         members = np.empty((len(self._decay) + 1, len(sources)))
         for horizon, (events, exposure_s) in enumerate(self.evidence(sources, now_s).swapaxes(0, 1)):
-            mean_per_s = float(self._means_per_s[horizon])
-            members[horizon], posterior = posterior_means(events, exposure_s, mean_per_s, self.prior.mixture)
+            members[horizon] = posterior_means(events, exposure_s, float(self._means_per_s[horizon]))
         members[-1] = self._means_per_s[-1]
-        return members, posterior
+        return members
 
     def _weigh(self, sources: Ints, since_s: Floats, gap_s: Floats, found: Floats) -> None:
         """Credit each member with its share of the items it predicted."""
-        members, posterior = self._members(sources, since_s)
+        members = self._members(sources, since_s)
         rates = self.weights @ members
-        self.prior.add(posterior, gap_s, float((since_s + gap_s).max(initial=0.0)))
         share = members * (found / np.maximum(rates, 1e-300))
         forget = np.exp(-found.sum() / MEMORY_ITEMS)
         self._credit = self._credit * forget + self.weights * share.sum(axis=1)

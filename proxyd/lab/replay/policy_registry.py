@@ -397,8 +397,7 @@ def _fleet_of_history(terms: Terms) -> FleetRecord:
     """Return what the history shows of all sources together, as if they had been probed every day."""
     model = Learner(terms).model
     memory, thinning = model.memory.pack(), model.thinning.values
-    prior = model.chosen.prior.values
-    return FleetRecord(*model.chosen.credits, model.trust.likelihoods, memory=memory, thinning=thinning, prior=prior)
+    return FleetRecord(*model.chosen.credits, model.trust.likelihoods, memory=memory, thinning=thinning)
 
 
 def _states_of_history(terms: Terms, fleet: FleetRecord) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:

@@ -75,14 +75,12 @@ class Estimates:
             self.memory.pack(),
             self.thinning.values,
             self._moved,
-            self.blend.prior.values,
         )
 
     def restore_fleet(self, record: FleetRecord) -> None:
         """Take over what was learned of all sources together, except for what is damaged or of another version."""
         record = record.fit(self.record())
         self.blend.restore(record.credit, record.expected)
-        self.blend.prior.restore(record.prior)
         self.trust = WeekTrust(record.trust)
         self._turned, self._moved = record.turned, record.moved
         self._moved_at_s = float(self.cycle.time_s(self.moved_s))
@@ -309,7 +307,6 @@ class FleetRecord:
     memory: str = ""  # how recent items correct rates, packed (``rates.rate_blend``)
     thinning: tuple[float, ...] = ()  # whether rates without mass changes save delay
     moved: tuple[int, float] = (0, 0.0)  # by how many hours all weeks turned last, and when in the time of the week
-    prior: tuple[float, ...] = ()  # how many sources have which rate (``rates.rate_blend``)
 
     def fit(self, other: FleetRecord) -> FleetRecord:
         """Return this record with what ``other`` has where the length is not the same, or a number is not finite.
