@@ -8,15 +8,8 @@ from itertools import pairwise
 from math import exp, expm1, inf, lgamma, log, log1p, sqrt
 from typing import NamedTuple
 
-from proxyd.core.rates.rate_blend import (
-    ChangedBit,
-    Evidence,
-    ItemCount,
-    ItemTimes,
-    item_times,
-    log_gamma_rest,
-    note_recent,
-)
+from proxyd.core.rates.count_distributions import log_gamma_rest
+from proxyd.core.rates.rate_blend import ChangedBit, Evidence, ItemCount, ItemTimes, item_times, note_recent
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekSums
 

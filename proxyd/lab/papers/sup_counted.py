@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from proxyd.core.model.arrays import Floats, Ints
-from proxyd.core.rates.rate_blend import gamma_share
+from proxyd.core.rates.count_distributions import gamma_share
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
 from proxyd.lab.papers.figure import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Figure, Probes, Updates
 from proxyd.lab.papers.sup_feedback import PASSED, follow

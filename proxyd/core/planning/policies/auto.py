@@ -19,7 +19,7 @@ from proxyd.core.planning.policies.rule_demand import (
     RuleRequest,
     SeenSource,
 )
-from proxyd.core.rates.rate_blend import gamma_share
+from proxyd.core.rates.count_distributions import gamma_share
 
 
 def auto(request: RuleRequest) -> RuleDemand:

@@ -15,7 +15,7 @@ from proxyd.core.model.chronon import Chronon, Target
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, even_gaps
 from proxyd.core.planning.policies.rule_demand import PlannedInterval, RuleDemand
-from proxyd.core.rates.rate_blend import beta_share, gamma_quantile, root
+from proxyd.core.rates.count_distributions import beta_share, gamma_quantile, root
 
 _GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life
 _SHORTEST_S, DAY_S = 1e-3, 86400.0

@@ -21,8 +21,8 @@ from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rates.count_distributions import gamma_share
 from proxyd.core.rates.model_fit import ItemGaps
-from proxyd.core.rates.rate_blend import gamma_share
 from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import url_after_move

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from proxyd.core.model.arrays import Floats
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.rates.count_distributions import gamma_quantile
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel, count_probe
 from proxyd.core.rates.rate_blend import (
     HALF_LIVES_S,
@@ -20,7 +21,6 @@ from proxyd.core.rates.rate_blend import (
     ItemTimes,
     SavedDelay,
     ShortMemory,
-    gamma_quantile,
     item_times,
     leave_out,
     traits_of,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import betainc, gammainc, gammaincinv, gammaln
 
-from proxyd.core.rates.rate_blend import beta_share, gamma_quantile, gamma_share
+from proxyd.core.rates.count_distributions import beta_share, gamma_quantile, gamma_share
 from proxyd.core.rates.week_shapes import _log_gamma
 
 _SHAPES = [0.1, 0.5, 1.0, 3.0, 21.0, 500.0, 1e4, 1e6]
