@@ -18,7 +18,7 @@ from tests.fleets import changed, decider, declaration, item, rule, source
 DAY_S, STEP_S = 86400.0, 900.0
 T0 = 11_000 * DAY_S
 DAYS, LEARNING, EACH, A_DAY = 18, 8, 3, 6.0
-SHOWN = 60  # ten days' pages: what seems to be eight years old is looked at after six days
+SHOWN = 60  # ten days of pages; if there are five, those of "now and then" wait 1.152 times as long
 END_S = T0 + (DAYS - 1) * DAY_S
 Date = Callable[[float, float], float | None]
 """Returns the date of a page by when it came and when it is looked at."""
