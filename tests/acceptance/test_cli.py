@@ -126,7 +126,7 @@ async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
         assert (table.code, table.out.split()[:4]) == (0, ["at", "source", "reason", "rule"])
 
         assert explained.code == 0
-        for word in (w.origin.url("feed"), "items a day", "last probe: ", "next probe: "):
+        for word in (w.origin.url("feed"), "rate: ", "last probe: ", "next probe: "):
             assert word in explained.out
         answer = json.loads(machine.out)
         assert (answer["source"], answer["rules"], answer["failures"]) == ("feed", ["each"], 0)

@@ -22,7 +22,9 @@ from proxyd.core.rules.programs.stream_state import Spell
 
 _EVEN = 1.05
 _LITTLE = 0.1  # a correction of a rate that is not worth a line
-_UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+_DAY_S = 86400.0
+_UNITS = (("day", _DAY_S), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
+_PACES = (("second", 1.0), ("minute", 60.0), ("hour", 3600.0), ("day", _DAY_S), ("month", 30 * _DAY_S))
 
 
 def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
@@ -101,9 +103,20 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
 def _rate_line(found: Explanation) -> str:
     guessed = "as declared, nothing learned yet" if found.is_declared else "guessed from the other sources"
     known = "estimated" if found.state.rate.as_of_s is not None else guessed
-    low, high = found.rate_range_per_day
-    between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
-    return f"rate: {_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
+    pace, unit_s = _pace(found.rate_per_day)
+    low, high = (_amount(each * unit_s / _DAY_S, 2) for each in found.rate_range_per_day)
+    return f"rate: {pace} ({known}; 80 % sure: {low} to {high})"
+
+
+def _pace(rate_per_day: float) -> tuple[str, float]:
+    """Return a rate in words, and the time it counts items in, in seconds: the shortest in which there are two.
+
+    >>> _pace(7.0), _pace(1e4)[0], _pace(0.1)[0], _pace(0.003)[0]
+    (('7 items a day', 86400.0), '6.94 items a minute', '3 items a month', '1.09 items a year')
+    """
+    year = "year", 365 * _DAY_S
+    unit, unit_s = next((each for each in _PACES if rate_per_day * each[1] >= 2 * _DAY_S), year)
+    return f"{_amount(rate_per_day * unit_s / _DAY_S, 3)} items a{'n' * (unit == 'hour')} {unit}", unit_s
 
 
 def _recent_lines(found: Explanation) -> list[str]:
@@ -177,9 +190,7 @@ def _week_lines(found: Explanation) -> list[str]:
     """Return the delay that a probe must save, and the busiest hour of the week."""
     if found.price_item_s is None:
         return []
-    price = (
-        f"a probe is made when it saves its items {_amount(found.price_item_s / 60.0, 3)} minutes of waiting together"
-    )
+    price = f"a probe is made when it saves its items {_length_text(found.price_item_s)} of waiting together"
     more = "lower probe_price"
     if found.has_targets:
         more = "set a shorter WITHIN or a higher target"
@@ -219,11 +230,20 @@ def _gap_text(gaps: ItemGaps) -> str:
     """Return how far items are apart.
 
     >>> _gap_text(ItemGaps.of_times([day * 86400.0 + day % 2 * 3600.0 for day in range(30)]))
-    'the next one comes about 24 hours later, give or take 2.5'
+    'the next one comes about 24 hours later, give or take 2.5 hours'
     """
-    unit_s, unit = next(each for each in _UNITS if gaps.mean_s >= 2 * each[0] or each[0] == 60.0)
-    mean, deviation = _amount(gaps.mean_s / unit_s, 2), _amount(gaps.deviation_s / unit_s, 2)
-    return f"the next one comes about {mean} {unit} later, give or take {deviation}"
+    mean, deviation = _length_text(gaps.mean_s), _length_text(gaps.deviation_s)
+    return f"the next one comes about {mean} later, give or take {deviation}"
+
+
+def _length_text(length_s: float) -> str:
+    """Return a length of time with two digits, in the largest unit of which there are two.
+
+    >>> _length_text(45.0), _length_text(5400.0), _length_text(8.77e7), _length_text(0.5)
+    ('45 seconds', '90 minutes', '1,015 days', '0.5 seconds')
+    """
+    unit, unit_s = next((each for each in _UNITS if length_s >= 2 * each[1]), _UNITS[-1])
+    return f"{_amount(length_s / unit_s, 2)} {unit}s"
 
 
 def _busiest_hour(week: Sequence[float]) -> str:
