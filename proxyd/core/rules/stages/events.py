@@ -27,6 +27,9 @@ from proxyd.core.rules.stages.source_events import is_silent, with_probe
 _CLOCK_TOLERANCE_S = 1.0
 """How far the clocks of a source and of proxyd may differ; feeds also truncate times to seconds."""
 _SHORTEST_HISTORY_S = 1.0
+_FEWEST = 3  # dated items that can show that the dates of a document are not theirs
+_MOMENT_S = 1e-3  # for each item: a document that takes longer to be made has dates that differ
+_MOST_MOVED = 0.75  # share of the known items that show a new date
 
 
 def _evidence_of_history(items: Sequence[Item], seen_s: float) -> Evidence | None:
@@ -254,6 +257,8 @@ def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) ->
     if outcome.kind in _UNCHANGED:
         return WindowEvents(evidence=None if state.watched_s is None else ItemCount(state.watched_s, seen_s, 0))
     items = _newest_first(_distrust_constant(outcome.items))[::-1]
+    if _are_dates_made_up(items, known, state.last_success_s):
+        items = [replace(item, published_s=None) for item in items]
     new = [item for item in items if item.item_id not in known and item.item_id not in found.old]
     edited = tuple(item for item in items if _is_edited(item, known) or _is_moved(item, known))
     if state.first_contact_s is None or state.last_success_s is None:
@@ -387,9 +392,24 @@ def _time_of_update_s(item: Item) -> float | None:
 def _distrust_constant(items: Sequence[Item]) -> Sequence[Item]:
     """Drop the times of a feed that gives the same time to all its items."""
     times = {item.published_s for item in items}
-    if len(items) < 3 or len(times) > 1 or None in times:
+    if len(items) < _FEWEST or len(times) > 1 or None in times:
         return items
     return [replace(item, published_s=None) for item in items]
+
+
+def _are_dates_made_up(items: Sequence[Item], known: Mapping[str, Item], last_s: float | None) -> bool:
+    """Return whether a document dates its items when it is asked, and not when they came.
+
+    It gives one moment to all of them, or to most known ones a time after ``last_s``, the last probe.
+    """
+    times_s = [item.published_s for item in items if item.published_s is not None]
+    if len(times_s) < _FEWEST:
+        return False
+    pairs = [(item.published_s, known[item.item_id].published_s) for item in items if item.item_id in known]
+    dated = [(now_s, before_s) for now_s, before_s in pairs if now_s is not None and before_s is not None]
+    moved = sum(last_s is not None and last_s < now_s != before_s for now_s, before_s in dated)
+    is_moment = len(times_s) == len(items) and max(times_s) - min(times_s) < _MOMENT_S * len(items)
+    return is_moment or moved >= max(_FEWEST, _MOST_MOVED * len(dated))
 
 
 def _seeds(new: Sequence[Item], state: SourceState, seen_s: float) -> tuple[StoredEvent, ...]:
