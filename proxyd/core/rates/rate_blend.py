@@ -103,7 +103,8 @@ def plausible_times(times_s: Sequence[float], until_s: float) -> Sequence[float]
 
 PRIOR_EVENTS = 2.0
 DEFAULT_MEAN_PER_S = 1.0 / 86400.0
-_STEP = 4.0
+_STEP = 4.0  # by which the components of a prior differ, and authors err
+_NOT_TELLING = 4.0  # items more or less that say nothing against what an author expects
 _POWERS = np.arange(-10.0, 11.0)
 
 
@@ -379,10 +380,15 @@ class Blend:
         return known.times([exp(-decay * (now_s - known.as_of_s)) for decay in self._decays], now_s)
 
     def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None, thin: bool) -> list[float]:
-        """Return the rates by each half-life and by the population's mean."""
+        """Return the rates by each half-life and by the population's mean, or what its author expects."""
         faded, is_expected = self.fade(known.without_mass if thin else known, now_s), expect_per_s is not None
         means = [expect_per_s or mean_per_s for mean_per_s in self._means_per_s(thin)]
         members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
+        if is_expected and (exposure_s := faded.exposure_s[-1]) > 0:
+            # A source that was silent for a year was still probed for a fifth of the 3 items a minute once expected.
+            least, most = faded.events[-1] - _NOT_TELLING, faded.events[-1] + _NOT_TELLING
+            if not least / _STEP < means[-1] * exposure_s < most * _STEP:
+                means[-1] = members[-1]
         return [*members, means[-1]]
 
     def _count(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ChangedBit, ItemCount, ItemTimes
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ChangedBit, ItemCount, ItemTimes, RateEvidence
 from proxyd.lab.replay.fleet_model import FleetRates
 
 DAY_S = 86400.0
@@ -90,3 +90,21 @@ def test_an_unchanged_page_teaches_what_a_window_without_items_does() -> None:
     unchanged = blend.seen(known, ChangedBit(DAY_S, 3 * DAY_S, changed=False))
     assert unchanged == blend.seen(known, ItemCount(DAY_S, 3 * DAY_S, 0))
     assert blend.rate_per_s(unchanged, 3 * DAY_S) < blend.rate_per_s(known, DAY_S)
+
+
+@pytest.mark.parametrize(("a_day", "expected_a_day"), [(0, 4320.0), (24, 1 / 30), (24, 4320.0), (0, 1.0)])
+def test_what_an_author_expects_is_forgotten_within_days_if_it_is_far_off(a_day: int, expected_a_day: float) -> None:
+    blend, known, expect = Blend(), RateEvidence(), expected_a_day / DAY_S
+    for day in range(7):
+        known = blend.seen(known, ItemCount(day * DAY_S, (day + 1) * DAY_S, a_day), expect_per_s=expect)
+    found_a_day = blend.rate_per_s(known, 7 * DAY_S, expect_per_s=expect) * DAY_S
+    assert 0.8 * a_day < found_a_day < 1.2 * a_day + 0.75
+
+
+def test_what_an_author_expects_counts_where_it_is_near() -> None:
+    blend, known = Blend(), RateEvidence()
+    rates = []
+    for expected_a_day in (2.0, 6.0):
+        found = blend.seen(known, ItemCount(0.0, 7 * DAY_S, 21), expect_per_s=expected_a_day / DAY_S)
+        rates.append(blend.rate_per_s(found, 7 * DAY_S, expect_per_s=expected_a_day / DAY_S) * DAY_S)
+    assert rates[0] < rates[1] - 0.3
