@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, expm1, inf, log, sqrt
+from math import exp, expm1, inf, log, log2, sqrt
 from struct import Struct
 from typing import TypeAlias
 
@@ -384,11 +384,10 @@ class Blend:
         faded, is_expected = self.fade(known.without_mass if thin else known, now_s), expect_per_s is not None
         means = [expect_per_s or mean_per_s for mean_per_s in self._means_per_s(thin)]
         members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
-        if is_expected and (exposure_s := faded.exposure_s[-1]) > 0:
-            # A source that was silent for a year was still probed for a fifth of the 3 items a minute once expected.
-            least, most = faded.events[-1] - _NOT_TELLING, faded.events[-1] + _NOT_TELLING
-            if not least / _STEP < means[-1] * exposure_s < most * _STEP:
-                means[-1] = members[-1]
+        if is_expected:
+            days = faded.exposure_s[-1] * self._decays[0] * 7.0 / log(2)  # of a source whose cycle is a week
+            wrong = _contradiction(faded.events[-1], faded.exposure_s[-1] * means[-1], days)
+            means[-1] = means[-1] ** (1.0 - wrong) * members[-1] ** wrong
         return [*members, means[-1]]
 
     def _count(
@@ -403,6 +402,21 @@ class Blend:
         if isinstance(evidence, ItemCount):
             return max(float(evidence.count), expected)
         return expected / -expm1(-expected) if expected > 1e-9 else 1.0
+
+
+def _contradiction(found: float, expected: float, days: float) -> float:
+    """Return how far items contradict what was expected, from 0 (by less than a factor of 4) to 1 (by more than 8).
+
+    A source that was silent for a year was still planned by a fifth of the 3 items a minute that its author expected.
+
+    >>> _contradiction(20.0, 70.0, 7.0), _contradiction(0.0, 1e6, 7.0), _contradiction(100.0, 1.0, 1.5)
+    (0.0, 1.0, 0.5)
+    """
+    if expected <= 0.0:
+        return 0.0
+    factor = max((found - _NOT_TELLING) / expected, expected / (found + _NOT_TELLING))
+    nights = days - 1.0  # one may be silent
+    return max(0.0, min(1.0, log2(factor / _STEP), nights))
 
 
 # -- recent items: by which factor they correct a rate

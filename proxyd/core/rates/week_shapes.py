@@ -253,7 +253,7 @@ def hours_ahead(counts: Floats, passed: Floats, shape: Floats, *, dispersion: fl
 
 def _hours_ahead(belongs: Floats) -> tuple[Ints, Ints]:
     """Return the same from the probability that each source follows the shape by each of the hours."""
-    # Of equals the nearest; equals of four bytes differ by more than a millionth, on each processor otherwise.
+    # Of equals the nearest. The rounding of float32 differs between processors, and by more than a millionth.
     place = np.argmax(belongs - 1e-4 * np.abs(_HOURS_LATER), axis=1)
     of_day = belongs[:, :24] + belongs[:, 24:]  # where all days are alike, nothing tells which day it is
     near = np.stack([of_day[np.arange(len(place)), (place + by) % 24] for by in (-1, 0, 1)]).sum(axis=0)
