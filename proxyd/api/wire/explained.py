@@ -21,6 +21,7 @@ from proxyd.core.rules.known.state import ITEMS
 from proxyd.core.rules.programs.stream_state import Spell
 
 _EVEN = 1.05
+_NOTHING = 1e-4  # smaller amounts are shown as 0
 _LITTLE = 0.1  # a correction of a rate that is not worth a line
 _DAY_S = 86400.0
 _UNITS = (("day", _DAY_S), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
@@ -116,7 +117,8 @@ def _pace(rate_per_day: float) -> tuple[str, float]:
     """
     year = "year", 365 * _DAY_S
     unit, unit_s = next((each for each in _PACES if rate_per_day * each[1] >= 2 * _DAY_S), year)
-    return f"{_amount(rate_per_day * unit_s / _DAY_S, 3)} items a{'n' * (unit == 'hour')} {unit}", unit_s
+    items = _count(_amount(rate_per_day * unit_s / _DAY_S, 3), "item")
+    return f"{items} a{'n' * (unit == 'hour')} {unit}", unit_s
 
 
 def _recent_lines(found: Explanation) -> list[str]:
@@ -160,8 +162,18 @@ def _kept(kept: KeptPromise) -> str:
 
 
 def _amount(value: float, digits: int) -> str:
-    """Return a number in common notation: 1,234 and not 1.2e+03."""
-    return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
+    """Return a number in common notation.
+
+    >>> _amount(1234.0, 2), _amount(99.6, 2), _amount(0.0123, 2), _amount(1e-9, 2)
+    ('1,234', '100', '0.012', '0')
+    """
+    if 10**digits - 0.5 <= value < inf:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}" if value >= _NOTHING else "0"
+
+
+def _count(amount: str, noun: str) -> str:
+    return f"{amount} {noun}{'s' * (amount != '1')}"
 
 
 def _line_of_count(rule: str, ahead: CountedAhead) -> str:
@@ -239,11 +251,11 @@ def _gap_text(gaps: ItemGaps) -> str:
 def _length_text(length_s: float) -> str:
     """Return a length of time with two digits, in the largest unit of which there are two.
 
-    >>> _length_text(45.0), _length_text(5400.0), _length_text(8.77e7), _length_text(0.5)
-    ('45 seconds', '90 minutes', '1,015 days', '0.5 seconds')
+    >>> _length_text(45.0), _length_text(5400.0), _length_text(8.77e7), _length_text(1.0)
+    ('45 seconds', '90 minutes', '1,015 days', '1 second')
     """
     unit, unit_s = next((each for each in _UNITS if length_s >= 2 * each[1]), _UNITS[-1])
-    return f"{_amount(length_s / unit_s, 2)} {unit}s"
+    return _count(_amount(length_s / unit_s, 2), unit)
 
 
 def _busiest_hour(week: Sequence[float]) -> str:
