@@ -66,7 +66,8 @@ def figures() -> dict[str, tuple[float, float, float]]:
                 for each in observation.found.events
                 if each.kind is EventKind.INSERT and not each.seed
             ]
-            known[name].update({each.item_id: each for each in shown})
+            known[name].update((each.item.item_id, each.item) for each in observation.found.events)
+            known[name].update((each.item_id, each) for each in observation.found.window.edited)
             if now_s > T0 + LEARNING * DAY_S:
                 probes[name[:-2]] += 1
                 delays[name[:-2]] += [now_s - float(each.rpartition(" ")[2]) for each in new]

@@ -27,9 +27,10 @@ from proxyd.core.rules.stages.source_events import is_silent, with_probe
 _CLOCK_TOLERANCE_S = 1.0
 """How far the clocks of a source and of proxyd may differ; feeds also truncate times to seconds."""
 _SHORTEST_HISTORY_S = 1.0
-_FEWEST = 3  # dated items that can show that the dates of a document are not theirs
-_MOMENT_S = 1e-3  # for each item: a document that takes longer to be made has dates that differ
-_MOST_MOVED = 0.75  # share of the known items that show a new date
+_FEWEST_DATED = 3  # items whose dates can show that those of others are made up
+_MAKING_S = 1e-3  # the time for which the making of a page may date each item: 60 pages of a sitemap took 1 ms
+_ASKED_S = 5.0  # how long before the request the page may have been made
+_MOST_MOVED = 0.75  # share of the known items; people edit some of their posts, a program dates all pages
 
 
 def _evidence_of_history(items: Sequence[Item], seen_s: float) -> Evidence | None:
@@ -70,8 +71,8 @@ def lost_items(
     if gap_s <= 0:
         return None
     span_s = times[-1] - times[0]
-    # the gap is filled at the rate that the window itself shows
-    rate = (len(times) - 1) / span_s if span_s > 0 else rate_per_s()
+    # The gap is filled at the rate that the window itself shows, if that is not one of items that came at once.
+    rate = (len(times) - 1) / span_s if span_s > _CLOCK_TOLERANCE_S else rate_per_s()
     return max(0.0, rate * gap_s - 1.0)
 
 
@@ -257,26 +258,29 @@ def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) ->
     if outcome.kind in _UNCHANGED:
         return WindowEvents(evidence=None if state.watched_s is None else ItemCount(state.watched_s, seen_s, 0))
     items = _newest_first(_distrust_constant(outcome.items))[::-1]
-    if _are_dates_made_up(items, known, state.last_success_s):
-        items = [replace(item, published_s=None) for item in items]
     new = [item for item in items if item.item_id not in known and item.item_id not in found.old]
+    misdated = _find_misdated(items, known, last_s=state.last_success_s, asked_s=outcome.started_s)
     edited = tuple(item for item in items if _is_edited(item, known) or _is_moved(item, known))
     if state.first_contact_s is None or state.last_success_s is None:
+        first = _without_dates(new, misdated)
         return WindowEvents(
-            _seeds(new, state, seen_s), edited, _evidence_of_history(new, seen_s), renamed=found.renamed
+            _seeds(first, state, seen_s), edited, _evidence_of_history(first, seen_s), renamed=found.renamed
         )
     is_feed, is_pushed = context.shape is Shape.FEED, outcome.is_push
     is_first = is_feed and not is_pushed and is_first_page(state, items, known)
     silent = _seeds(_silent(items, new, found.old, state, is_first=is_first), state, seen_s)
     old = found.old.union(event.item.item_id for event in silent)
     changes = list(_changes(context, outcome, items, replace(found, old=old)))
+    if misdated:  # what is stored keeps the date that is shown, by which others are found out later
+        changes = [replace(each, time_s=None) if each.item.item_id in misdated else each for each in changes]
     events = _clip_times(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
     since_s = state.watched_s or state.last_success_s
     if context.shape is Shape.PAGE:
         return _page(context, WindowEvents(events, edited, renamed=found.renamed), since_s, seen_s)
     news, lost = [item for item in new if item.item_id not in old], None
     if is_feed and not is_pushed:
-        lost = lost_items(items, news, state, seen_s=seen_s, rate_per_s=lambda: context.rate_per_s(seen_s))
+        dated = _without_dates(items, misdated)
+        lost = lost_items(dated, news, state, seen_s=seen_s, rate_per_s=lambda: context.rate_per_s(seen_s))
     evidence = _evidence_of(events, since_s, seen_s, overflowed=lost is not None)
     window = WindowEvents((*silent, *events), edited, evidence, lost or 0.0, found.renamed)
     if not is_feed:
@@ -392,24 +396,40 @@ def _time_of_update_s(item: Item) -> float | None:
 def _distrust_constant(items: Sequence[Item]) -> Sequence[Item]:
     """Drop the times of a feed that gives the same time to all its items."""
     times = {item.published_s for item in items}
-    if len(items) < _FEWEST or len(times) > 1 or None in times:
+    if len(items) < _FEWEST_DATED or len(times) > 1 or None in times:
         return items
     return [replace(item, published_s=None) for item in items]
 
 
-def _are_dates_made_up(items: Sequence[Item], known: Mapping[str, Item], last_s: float | None) -> bool:
-    """Return whether a document dates its items when it is asked, and not when they came.
+def _find_misdated(
+    items: Sequence[Item], known: Mapping[str, Item], *, last_s: float | None, asked_s: float
+) -> frozenset[str]:
+    """Return the ids of unknown items whose dates say when the document was made, and not when they came.
 
-    It gives one moment to all of them, or to most known ones a time after ``last_s``, the last probe.
+    Either the making took all dates, one after the other; or it gave most of the known items a new one since the last
+    probe, at ``last_s``, and that of the unknown one is not apart from these.
     """
+    new = {item.item_id: item.published_s for item in items if item.item_id not in known}
+    if not new:
+        return frozenset()
     times_s = [item.published_s for item in items if item.published_s is not None]
-    if len(times_s) < _FEWEST:
-        return False
-    pairs = [(item.published_s, known[item.item_id].published_s) for item in items if item.item_id in known]
-    dated = [(now_s, before_s) for now_s, before_s in pairs if now_s is not None and before_s is not None]
-    moved = sum(last_s is not None and last_s < now_s != before_s for now_s, before_s in dated)
-    is_moment = len(times_s) == len(items) and max(times_s) - min(times_s) < _MOMENT_S * len(items)
-    return is_moment or moved >= max(_FEWEST, _MOST_MOVED * len(dated))
+    is_complete = _FEWEST_DATED <= len(times_s) == len(items)
+    if is_complete and min(times_s) > asked_s - _ASKED_S and max(times_s) - min(times_s) < _MAKING_S * len(items):
+        return frozenset(new)
+    again = [(item.published_s, _is_moved(item, known)) for item in items if item.item_id in known]
+    dated = [(at_s, has_moved) for at_s, has_moved in again if at_s is not None]
+    moved_s = [at_s for at_s, has_moved in dated if has_moved and at_s > (inf if last_s is None else last_s)]
+    if len(moved_s) < max(_FEWEST_DATED, _MOST_MOVED * len(dated)):
+        return frozenset()
+    apart_s = max(moved_s) - min(moved_s)
+    first_s, end_s = min(moved_s) - apart_s, max(moved_s) + apart_s
+    return frozenset(name for name, at_s in new.items() if at_s is not None and first_s <= at_s <= end_s)
+
+
+def _without_dates(items: Sequence[Item], misdated: Collection[str]) -> Sequence[Item]:
+    if not misdated:
+        return items
+    return [replace(item, published_s=None) if item.item_id in misdated else item for item in items]
 
 
 def _seeds(new: Sequence[Item], state: SourceState, seen_s: float) -> tuple[StoredEvent, ...]:

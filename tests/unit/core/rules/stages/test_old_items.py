@@ -104,3 +104,29 @@ async def test_a_feed_that_is_empty_for_a_time_shows_what_it_showed_before() -> 
     await reader.shows(window)
     assert await reader.shows([]) == []
     assert await reader.shows([*posts(120), *window]) == ["Post 120"]
+
+
+async def test_what_enters_at_the_foot_of_a_page_that_was_dated_anew_is_no_news() -> None:
+    reader, window = Reader(), posts(9, 8, 7, 6)
+    await reader.shows(window)
+    rebuilt = [replace(post, at_s=reader.now_s + 100.0 - 10.0 * n) for n, post in enumerate(posts(9, 8, 7, 6, 5))]
+    assert await reader.shows(rebuilt[:4]) == []
+    assert await reader.shows([rebuilt[0], *rebuilt[2:]]) == []
+
+
+@pytest.mark.parametrize("later_s", [-500.0, 0.0, 500.0])
+async def test_a_new_item_of_a_page_that_was_dated_anew_is_news_at_either_end(later_s: float) -> None:
+    for place in (0, 4):
+        reader = Reader()
+        await reader.shows(posts(9, 8, 7, 6))
+        window = [replace(post, at_s=reader.now_s + 1000.0 - 10.0 * n) for n, post in enumerate(posts(9, 8, 7, 6))]
+        new = replace(posts(10)[0], at_s=reader.now_s + 1000.0 + later_s)
+        assert await reader.shows([*window[:place], new, *window[place:]]) == ["Post 10"]
+
+
+async def test_items_of_one_moment_after_a_lone_one_are_news() -> None:
+    reader = Reader()
+    await reader.shows([Post("One", "http://x.example/1", "1", T0 - 5000.0)], "atom")
+    at_s = reader.now_s + 3599.0
+    window = [Post(name, f"http://x.example/{name}", name, at_s + n / 1000) for n, name in enumerate("abc")]
+    assert sorted(await reader.shows(window, "atom")) == ["a", "b", "c"]
