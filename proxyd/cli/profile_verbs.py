@@ -269,14 +269,18 @@ def _rule_lines(changes: ChangesMade) -> list[str]:
 def _cost_lines(cost: CostShown) -> Iterator[str]:
     asked, before, budget = cost["asked_per_hour"], cost["asked_per_hour_before"], cost["budget_per_hour"]
     yield f"sources: {cost['sources_added']} more, {cost['sources_removed']} fewer"
-    yield f"probes an hour: {asked:.3g} (before: {before:.3g}; the budget allows {budget:.3g})"
+    yield f"probes an hour: {_amount(asked)} (before: {_amount(before)}; the budget allows {_amount(budget)})"
     for rule in cost["unmet"]:
         missed = sum(rule["unmet"].values())
         yield f"rule {rule['rule']}: {missed} of {with_noun(rule['intervals'], 'interval')} would not be met"
     for each in cost["targets"]:
         because = "" if each["limit"] is None else f", because of {each['limit']}"
         shares = f"{each['expected']:.0%} in time expected, {each['share']:.0%} asked"
-        yield f"rule {each['rule']}: {shares}, with {each['probes_per_hour']:.3g} probes an hour{because}"
+        yield f"rule {each['rule']}: {shares}, with {_amount(each['probes_per_hour'])} probes an hour{because}"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 @verb("reload", "proxyd reload", takes=ASKING)

@@ -13,6 +13,7 @@ from typing import cast
 from proxyd.base.ports import Clock
 from proxyd.core.errors import ConflictError
 from proxyd.core.language import no_such, no_such_source
+from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.plan_preview import preview_in_rounds
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -41,6 +42,7 @@ class _AskedProbe:
 
 _MOST_ASKED = 1000  # sources of one request to probe now
 _ADVICE_KEPT_S = 60.0
+_LONGEST_WAIT_S = 31 * 86400.0  # for room in the budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +165,18 @@ class PlanQueries:
         if not there:
             why = "is paused" if names[0] in self._known.paused else "is not read by any rule"
             raise ConflictError(f"source {names[0]} {why}, so it is not probed")
-        return [self._ask(each, self._clock.time_s()) for each in there]
+        now_s, settings = self._clock.time_s(), self._planner.settings
+        now, last = settings.grid.chronon_at(now_s), settings.grid.chronon_at(now_s + _LONGEST_WAIT_S)
+        room = settings.next_room(now, last)
+        return [self._ask(each, now_s, now_s if room == now else settings.grid.start_s(room)) for each in there]
 
-    def _ask(self, source_id: str, now_s: float) -> _AskedProbe:
+    def _ask(self, source_id: str, now_s: float, room_s: float) -> _AskedProbe:
         self._planner.ask(source_id, now_s)
         source, limits = self._planner.sources[source_id], self._planner.limits
         if source_id in self._planner.in_flight:
             return _AskedProbe(source_id, now_s, is_under_way=True)
-        waits_for = limits.obstacle_at(source, now_s)
-        return _AskedProbe(source_id, max(now_s, limits.earliest_s(source)), waits_for)
+        own_s, waits_for = max(now_s, limits.earliest_s(source)), limits.obstacle_at(source, now_s)
+        return _AskedProbe(source_id, max(own_s, room_s), Constraint.BUDGET if room_s > own_s else waits_for)
 
     def meant(self, name: str) -> Sequence[str]:
         """Return the sources of a name, which may be a source, a rule or a profile; raises ``NotFoundError``."""

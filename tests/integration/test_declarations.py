@@ -18,7 +18,7 @@ import structlog
 from proxyd.base.metrics import Metrics
 from proxyd.core.errors import BusyError, ConflictError, NotFoundError, ProfileError
 from proxyd.core.language import CheckSettings
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.rules.answers.advice import Trial
 from proxyd.core.rules.decider import Decider
@@ -426,6 +426,19 @@ async def test_advice_is_kept_for_a_minute_of_one_declaration(world: World) -> N
     assert later is not first
     await declarations.declare(profile("A"))
     assert await plans.advise() is not later
+
+
+async def test_a_probe_that_is_asked_for_waits_for_room_in_the_budget(world: World) -> None:
+    declarations, found = world.fresh()
+    await declarations.start()
+    plans = PlanQueries(found, declarations, world.clock)
+    (asked,) = plans.ask("s")
+    assert (asked.at_s, asked.waits_for) == (world.clock.time_s(), None)
+    found.planner.settings = replace(found.planner.settings, budget=Budget(1.0 / 86400.0))
+    (asked,) = plans.ask("s")
+    assert world.clock.time_s() < asked.at_s <= world.clock.time_s() + 86400.0
+    assert asked.waits_for == "budget"
+    assert found.planner.settings.capacity(found.settings.grid.chronon_at(asked.at_s)) == 1
 
 
 async def test_a_query_over_the_past_reads_what_was_stored(world: World) -> None:

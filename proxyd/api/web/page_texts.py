@@ -159,14 +159,19 @@ def duration(seconds: float | None, digits: int = 3) -> str:
     return f"{number(seconds / size, digits)} {unit}"
 
 
+_NOTHING = 1e-9  # nobody reads so many zeros
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with so many significant digits; whole numbers in full.
 
-    >>> [number(each) for each in (None, 0.012345, 12.3456, 1234567.8, 5.0, 0.0000654, 0.999999)]
-    ['—', '0.0123', '12.3', '1,234,568', '5', '0.0000654', '1']
+    >>> [number(each) for each in (None, 0.012345, 12.3456, 1234567.8, 5.0, 0.0000654, 0.999999, 6.5e-17)]
+    ['—', '0.0123', '12.3', '1,234,568', '5', '0.0000654', '1', '0']
     """
     if value is None:
         return "—"
+    if abs(value) < _NOTHING:
+        return "0"
     if abs(value) >= 10 ** (digits - 1) or value == int(value):
         return f"{value:,.0f}"
     places = digits - 1 - floor(log10(abs(value)))

@@ -13,7 +13,7 @@ from proxyd.api.wire.base_models import time_or_none
 from proxyd.api.wire.converters import DAYS, misfit, model_of, probe_to_come, share
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.schedule import Reason
+from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rates.model_fit import ItemGaps
 from proxyd.core.rules.answers.explanation import Explanation, KeptPromise, RulePolicy, chance_text, item_to_count
@@ -22,6 +22,8 @@ from proxyd.core.rules.programs.stream_state import Spell
 
 _EVEN = 1.05
 _NOTHING = 1e-4  # smaller amounts are shown as 0
+_LATE = "; by its rate several more should have come since"
+_MANY = 5.0  # items that come only once in 150 times if none came
 _LITTLE = 0.1  # a correction of a rate that is not worth a line
 _DAY_S = 86400.0
 _UNITS = (("day", _DAY_S), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
@@ -82,7 +84,7 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     lines = [f"{found.source_id}  {found.url}"]
     lines += [_warning(name, spell) for name, spell in found.state.health.silent.items()]
     is_site = found.state.health.site is not None  # which has no items
-    lines += [] if is_site else [_rate_line(found), *_recent_lines(found)]
+    lines += [] if is_site else [_rate_line(found), *_recent_lines(found), *_newest_lines(found)]
     got = {each.rule: f"; {_kept(each)}" for each in kept}
     lines += [f"rule {rule}: {p.name} ({p.because}){got.get(rule, '')}" for rule, p in sorted(found.policies.items())]
     lines += [f"rule {rule} keeps screenshots" for rule in found.picturing]
@@ -96,8 +98,8 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     if found.unmet_intervals:
         lines.append(f"expected events that passed without a probe: {found.unmet_intervals}")
     if found.postponed:
-        counts = ", ".join(f"{count:,} by {name}" for name, count in sorted(found.postponed.items()))
-        lines.append(f"probes put off so far: {counts}")
+        counts = ", ".join(f"{_count(f'{n:,}', 'time')} by {name}" for name, n in sorted(found.postponed.items()))
+        lines.append(f"its next probe was put off so far: {counts}")
     return lines
 
 
@@ -130,6 +132,15 @@ def _recent_lines(found: Explanation) -> list[str]:
     return [*lines, f"planned by {_amount(factor, 2)} times that rate, {because}"]
 
 
+def _newest_lines(found: Explanation) -> list[str]:
+    """Return when the newest item came, and that the next one is late if it is."""
+    newest_s, seen_s = found.state.newest_s, found.state.last_success_s
+    if newest_s is None or seen_s is None:
+        return []
+    expected = found.rate_per_day * (seen_s - newest_s) / _DAY_S
+    return [f"newest item: {iso_time(newest_s)}{_LATE if expected > _MANY else ''}"]
+
+
 def _last_line(found: Explanation) -> str:
     state = found.state
     if state.last_outcome is None:
@@ -145,7 +156,12 @@ def _coming(found: Explanation) -> str:
         return f"none; it is paused {found.paused.told}, and `proxyd resume` has it probed again"
     if found.next_probe is None:
         return f"none planned for now ({found.blocked_by or 'nothing is due'})"
-    return f"{iso_time(found.next_probe.start_s)}, because {found.because}"
+    others = " if no other source needs it more, for the budget has no room before" if _is_short(found) else ""
+    return f"{iso_time(found.next_probe.start_s)}{others}, because {found.because}"
+
+
+def _is_short(found: Explanation) -> bool:
+    return found.blocked_by == Constraint.BUDGET
 
 
 def _kept(kept: KeptPromise) -> str:
@@ -206,7 +222,7 @@ def _week_lines(found: Explanation) -> list[str]:
     more = "lower probe_price"
     if found.has_targets:
         more = "set a shorter WITHIN or a higher target"
-    elif found.spends_all:
+    if found.spends_all or _is_short(found):
         more = "raise budget"
     advice = f"for more probes, {more} or write SET POLICY UNIFORM"
     if found.is_host_bound:

@@ -376,7 +376,14 @@ class Explainer:
         obstacle = self.planner.limits.obstacle_at(planned, last_s)
         if obstacle is None and coming is None and not self.known.settings.planner.budget.mean_per_s > 0:
             return "the budget allows no probe"
-        return obstacle
+        return Constraint.BUDGET if obstacle is None and self._waits_for_budget(source_id, now_s, coming) else obstacle
+
+    def _waits_for_budget(self, source_id: str, now_s: float, coming: PlannedProbe | None) -> bool:
+        """Return whether the budget has held a source back, and has no room before its next probe either."""
+        before = -1 if coming is None else self.known.grid.chronon_at(coming.start_s) - 1
+        is_to_come = before >= self.known.grid.chronon_at(now_s)
+        no_room = is_to_come and not self.known.settings.planner.capacity(before)
+        return no_room and Constraint.BUDGET in self.planner.postponements(source_id)
 
     def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
         grid, now_s = self.known.grid, self.known.grid.start_s(now)

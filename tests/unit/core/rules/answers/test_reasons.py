@@ -7,13 +7,15 @@ from math import inf
 import pytest
 
 from proxyd.api.wire import explained
-from proxyd.core.model.chronon import Target
+from proxyd.core.model.chronon import Budget, Target
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rules.answers.explanation import Explainer, ProbeCase
 from proxyd.core.rules.known.subscriptions import Subscription
-from tests.fleets import decider, declaration, rule, source
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
+DAY_S, T0 = 86400.0, 11_000 * 86400.0
 QUICK = Target(0.95, ((600.0, 1.0),))
 NO_LIFE = Target(0.9, ((inf, 1.0),))
 FALLING = Target(0.9, ((300.0, 0.5), (600.0, 0.5)))
@@ -58,3 +60,29 @@ def test_an_explanation_says_whether_a_hub_saves_probes(misses: int, words: str)
     told = Explainer.of(found).explain("s", 0)
     assert told is not None
     assert words in explained.explanation(told).summary[-1]
+
+
+async def test_where_others_wait_for_the_budget_too_the_next_probe_is_not_promised() -> None:
+    names = ("a", "b", "c")
+    found = decider(declaration(*map(source, names), rule("r")), now_s=0.0, chronon_s=10.0, budget=Budget(1.0 / DAY_S))
+    for chronon in range(3):
+        assert found.choose(chronon).probes == []
+    for name in names:
+        told = Explainer.of(found).explain(name, 3)
+        assert told is not None
+        (line,) = (each for each in explained.explanation(told).summary if each.startswith("next probe: "))
+        assert "if no other source needs it more, for the budget has no room before, because" in line
+
+
+@pytest.mark.parametrize(("years", "is_late"), [(0.1, False), (10.0, True)])
+async def test_an_explanation_says_when_the_newest_item_came_and_whether_more_should_have(
+    years: float, *, is_late: bool
+) -> None:
+    found = decider(declaration(source("s"), rule("r")), now_s=T0)
+    newest_s = T0 - years * 365 * DAY_S
+    items = [item(str(n), newest_s - n * 30 * DAY_S) for n in range(12)]
+    await Drive(found).see(changed("s", items, T0))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(T0))
+    assert told is not None
+    (line,) = (each for each in explained.explanation(told).summary if each.startswith("newest item: "))
+    assert line == f"newest item: {iso_time(newest_s)}" + is_late * "; by its rate several more should have come since"
