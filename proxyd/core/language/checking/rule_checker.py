@@ -121,6 +121,7 @@ def what_changed(rule: NotificationRule, meaning: int) -> str | None:
 
 
 _LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
+_USUAL_PERCENT = 90  # `default_share`, of a rule that says only WITHIN
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
 
 
@@ -420,18 +421,24 @@ class RuleChecker:
         return replace(limit, key=scope.resolve(limit.key, self._reporter)[0])
 
     def _check_gap(self, rule: InsertNotification, source_ids: Sequence[str]) -> None:
-        """Warn of sources that are not asked as often as EVERY says, because of the least time between two probes."""
+        """Warn of sources that the least time between two probes keeps from what EVERY or WITHIN says."""
+        slow = next((each for each in source_ids if self._has_usual_spacing(each)), None)
         least_s, gap = self._settings.spacing_s, rule.longest_gap
-        if gap is None or gap.value.in_seconds(chronon_s=self._settings.chronon_s) >= least_s:
+        because = f"the source {slow!r} is asked every {length_in_words(least_s)} at most, as source_spacing says: "
+        if slow is None or least_s <= 0.0:
             return
-        sources = (each for each in map(self._known.source, source_ids) if each is not None)
-        slow = next((each.source_id for each in sources if not (each.politeness and each.politeness.spacing)), None)
-        if slow is not None:
-            message = (
-                f"the source {slow!r} is asked every {length_in_words(least_s)} at most, as source_spacing says: "
-                "give it POLITENESS SPACING, or let EVERY be longer"
-            )
-            self._reporter.warn(message, gap.span)
+        if gap is not None and gap.value.in_seconds(chronon_s=self._settings.chronon_s) < least_s:
+            self._reporter.warn(f"{because}give it POLITENESS SPACING, or let EVERY be longer", gap.span)
+        if rule.life is None or rule.life.value.window is None or not _policy(rule).leaves_times:
+            return
+        percent = 100.0 * rule.life.value.window.in_seconds(chronon_s=self._settings.chronon_s) / least_s
+        if percent < (_USUAL_PERCENT if rule.target is None else rule.target.value):
+            message = f"it can see at most {percent:.2g} % of its items in time, because {because}"
+            self._reporter.warn(f"{message}give it POLITENESS SPACING, or allow more time", rule.life.span)
+
+    def _has_usual_spacing(self, source_id: str) -> bool:
+        source = self._known.source(source_id)
+        return source is not None and not (source.politeness and source.politeness.spacing)
 
     def _check_screenshot(self, rule: InsertNotification, source_ids: Sequence[str]) -> None:
         """Warn of sources that have no pictures, because no browser shows them."""

@@ -449,3 +449,25 @@ def test_a_gap_that_is_shorter_than_the_spacing_is_warned_of(text: str, is_warne
     checked = check([SourceText("a.profile", text)], CheckSettings(spacing_s=300.0))
     assert checked.errors == ()
     assert ["asked every 5 min at most" in one.message for one in checked.warnings] == [True] * is_warned
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        (
+            "WITHIN 1 MINUTE",
+            "it can see at most 20 % of its items in time, because the source 'example.org/f' is asked",
+        ),
+        ("WITHIN 4 MINUTES FOR 95 %", "it can see at most 80 % of its items in time"),
+        ("WITHIN 4 MINUTES FOR 70 %", None),
+        ("WITHIN 10 MINUTES", None),
+        ("EVERY 1 MINUTE", "the source 'example.org/f' is asked every 5 min at most, as source_spacing says"),
+        ("EVERY 5 MINUTES", None),
+    ],
+)
+def test_what_the_usual_spacing_of_probes_prevents_is_told(wish: str, told: str | None) -> None:
+    text = f"WATCH 'https://example.org/f' {wish};"
+    found = check([SourceText("a", text)], CheckSettings(spacing_s=300.0))
+    assert found.errors == ()
+    assert [each.message.startswith(told or "") for each in found.warnings] == [True] * (told is not None)
+    assert check([SourceText("a", text)], CheckSettings(spacing_s=0.0)).warnings == ()
