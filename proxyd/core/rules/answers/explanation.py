@@ -127,7 +127,7 @@ _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
             f"rule {case.rule} has it probed at random, as often as its events so far call for"
         ),
         Reason.SPEND: lambda _: "some of the budget is left, and it helps most here",
-        Reason.LEARNING: lambda _: "it is new, and asked often on its first day until two items have come",
+        Reason.LEARNING: lambda _: "it is new: asked often for an hour, and for a day until two items have come",
         Reason.RETRY: lambda _: "the last probe failed",
         Reason.SAFETY: lambda _: "its hub pushes its items, and a probe now and then finds what the hub left out",
     }
