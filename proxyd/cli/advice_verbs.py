@@ -23,35 +23,37 @@ def advise(options: argparse.Namespace) -> int:
         return 0
     if answer["silent_planners"]:
         print(f"Without the sources of {', '.join(answer['silent_planners'])}, which did not answer.")
-    _print_trade(answer)
+    _print_budget(answer)
     _print_shares(answer)
+    _print_trade(answer)
     print_lines(_target_lines(answer))
     print_lines(_interval_lines(answer))
     return 0
 
 
+def _print_budget(answer: AdviceShown) -> None:
+    allowed, planned = _probes(answer["budget_per_hour"]), answer["planned_per_hour"]
+    if not planned:
+        print(f"The budget allows {allowed} probes an hour. What others would achieve is known after the first plan,")
+        print("minutes after the first probes (an eighth of the setting plan_every).")
+        return
+    print(f"The budget allows {allowed} probes an hour; the plan looks for new items with {_probes(planned)} of them.")
+    if answer["two_points_per_day"] is not None:
+        print(f"For 2 points more in time: {_probes(answer['two_points_per_day'])} more probes a day.")
+
+
 def _print_trade(answer: AdviceShown) -> None:
+    """Print what other numbers of probes buy if all are made where they save most waiting, whatever rules ask for."""
     allowed, planned = answer["budget_per_hour"], answer["planned_per_hour"]
     if not planned:
-        print(f"The budget allows {allowed:g} probes an hour. What others would achieve is known after the first plan,")
-        print("minutes after the first start (an eighth of the setting plan_every).")
         return
-    print(f"The budget allows {allowed:g} probes an hour; detection uses {planned:g} of them at the present price.")
     rows = []
     for point in answer["trade"]:
         is_present = abs(point["probes_per_hour"] / planned - 1) < 0.01
-        rows.append(
-            [
-                f"{point['probes_per_hour']:g}",
-                about(point["delay_s"]),
-                f"{point['completeness']:.1%}",
-                about(point["price_item_hours"] * 3600.0),
-                "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else "",
-            ]
-        )
-    print_table(["probes/h", "mean delay", "before the next", "a probe saves", ""], rows)
-    if answer["two_points_per_day"] is not None:
-        print(f"For 2 points more in time: {_probes(answer['two_points_per_day'])} more probes a day.")
+        note = "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else ""
+        rows.append([_probes(point["probes_per_hour"]), about(point["delay_s"]), f"{point['completeness']:.1%}", note])
+    print("\nIf all of them went where they save most waiting:")
+    print_table(["probes/h", "mean delay", "before the next", ""], rows)
 
 
 def _probes(number: float) -> str:
@@ -67,7 +69,7 @@ def _print_shares(answer: AdviceShown) -> None:
         return
     print("\nIf every rule asked for one share of its items in time:")
     rows = [
-        [f"{each['share']:.0%}", f"{each['probes_per_hour']:g}", f"{each['expected']:.1%}", about(each["delay_s"])]
+        [f"{each['share']:.0%}", _probes(each["probes_per_hour"]), f"{each['expected']:.1%}", about(each["delay_s"])]
         for each in answer["shares"]
     ]
     print_table(["share", "probes/h", "expected", "mean delay"], rows)
@@ -78,7 +80,7 @@ def _print_shares(answer: AdviceShown) -> None:
 _REMEDIES = {
     "budget": "raise budget",
     "host politeness": "lower host_spacing or raise host_budget",
-    "source politeness": "lower source_spacing, or the POLITENESS of its sources",
+    "source politeness": "lower source_spacing, or let the POLITENESS of its sources allow more",
 }
 
 
