@@ -84,7 +84,7 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     lines = [f"{found.source_id}  {found.url}"]
     lines += [_warning(name, spell) for name, spell in found.state.health.silent.items()]
     is_site = found.state.health.site is not None  # which has no items
-    lines += [] if is_site else [_rate_line(found), *_recent_lines(found), *_newest_lines(found)]
+    lines += [] if is_site else [_rate_line(found), *_recent_lines(found), *_newest_lines(found), *_lost_lines(found)]
     got = {each.rule: f"; {_kept(each)}" for each in kept}
     lines += [f"rule {rule}: {p.name} ({p.because}){got.get(rule, '')}" for rule, p in sorted(found.policies.items())]
     lines += [f"rule {rule} keeps screenshots" for rule in found.picturing]
@@ -139,6 +139,19 @@ def _newest_lines(found: Explanation) -> list[str]:
         return []
     expected = found.rate_per_day * (seen_s - newest_s) / _DAY_S
     return [f"newest item: {iso_time(newest_s)}{_LATE if expected > _MANY else ''}"]
+
+
+def _lost_lines(found: Explanation) -> list[str]:
+    """Return how many items were never seen, and how soon they slide off the feed."""
+    state = found.state
+    lost = round(state.lost_items)
+    if not lost:
+        return []
+    said = f"about {_count(f'{lost:,}', 'item')} came and went unseen"
+    if state.shown > 1 and found.rate_per_day > 0:
+        passing = _length_text(state.shown * _DAY_S / found.rate_per_day)
+        said += f": it shows {state.shown:,}, as many as come in {passing}, and must be asked more often than that"
+    return [said]
 
 
 def _last_line(found: Explanation) -> str:

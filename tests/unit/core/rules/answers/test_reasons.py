@@ -86,3 +86,14 @@ async def test_an_explanation_says_when_the_newest_item_came_and_whether_more_sh
     assert told is not None
     (line,) = (each for each in explained.explanation(told).summary if each.startswith("newest item: "))
     assert line == f"newest item: {iso_time(newest_s)}" + is_late * "; by its rate several more should have come since"
+
+
+async def test_an_explanation_says_that_items_slide_off_unseen_and_in_what_time() -> None:
+    found = decider(declaration(source("s"), rule("r")), now_s=T0)
+    drive = Drive(found)
+    for at_s in (T0, T0 + 6000.0):
+        await drive.see(changed("s", [item(f"{at_s - 60 * n}", at_s - 60.0 * n) for n in range(30)], at_s))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(T0 + 6000.0))
+    assert told is not None
+    (line,) = (each for each in explained.explanation(told).summary if "unseen" in each)
+    assert line.startswith("about 70 items came and went unseen: it shows 30, as many as come in ")
