@@ -152,7 +152,10 @@ class _Reader:
         """Read one clause or option, or report the token in its place."""
         parser, begin, starts = self._parser, self._parser.at, CLAUSE_STARTS.get(draft.kind, ())
         if parser.token.word not in starts:
-            self._complain(parser.complain([word for word in (*starts, "';'") if word != "FROM"]))
+            complaint = parser.complain([word for word in (*starts, "';'") if word != "FROM"])
+            is_of_source = draft.kind == "WATCH" and parser.token.word in CLAUSE_STARTS["SOURCE"]
+            hint = " Only CREATE SOURCE takes it: write a source and a rule in place of WATCH." if is_of_source else ""
+            self._complain(replace(complaint, message=complaint.message + hint))
             self._skip(begin + 1, draft.kind)
             return
         clause = attempt(parser, begin, lambda parser: parse_clause(parser, draft.kind))

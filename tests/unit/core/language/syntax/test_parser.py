@@ -219,3 +219,11 @@ def test_a_path_with_an_empty_name_says_which_quotes_hold_text(written: str) -> 
 def test_an_empty_name_of_a_statement_is_refused() -> None:
     (error,) = parse('CREATE DOMAIN "" AS CLASS::A(channel.item.title:String)').errors
     assert error.message == "a name cannot be empty"
+
+
+def test_a_watch_says_which_statement_takes_an_option_of_sources() -> None:
+    (error,) = parse("WATCH 'https://example.org/f' EXPECT 3 PER DAY;").errors
+    assert error.message.startswith("expected one of: OF, LOCALE")
+    assert error.message.endswith("Only CREATE SOURCE takes it: write a source and a rule in place of WATCH.")
+    (error,) = parse("WATCH 'https://example.org/f' SOMETIMES;").errors
+    assert "CREATE SOURCE" not in error.message
