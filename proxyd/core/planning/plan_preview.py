@@ -29,7 +29,8 @@ def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, Choice]]:
         for planned in choice.probes:
             planner.finish(planned.probe.source_id, planned.start_s, seen=True, learn=_assume_items)
         yield now, choice
-        now = max(now + 1, planner.queues.next_wake(now))
+        # with one probe a day 8,639 chronons of it have no room
+        now = planner.settings.next_room(max(now + 1, planner.queues.next_wake(now)), epoch.stop)
 
 
 def _assume_items(source: PlannedSource) -> None:

@@ -136,3 +136,14 @@ def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chro
     found.put(PlannedSource("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
     made = [planned for _, choice in play(found, Epoch(0, 2000)) for planned in choice.probes]
     assert len(made) <= 1.05 * 2000 / gap
+
+
+def test_a_preview_of_one_probe_a_day_reaches_over_the_week() -> None:
+    day_s = 86400.0
+    found = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0 / day_s), price_item_s=1.0, host_spacing_s=0.0))
+    for number in range(20):
+        log, demands = ProbeLog(PolitenessBudget(60.0)), Demands([DetectionDemand("r")])
+        found.put(PlannedSource(f"s{number}", f"s{number}", log, demands, 0.01, last_seen_s=0.0), now=0)
+    coming = preview(found, Epoch(0, 7 * 8640), limit=20)
+    assert len(coming) == 7
+    assert len({each.probe.source_id for each in coming}) == 7
