@@ -18,7 +18,7 @@ from proxyd.core.model.schedule import Constraint, Probe, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, chunks, run_all
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
-from proxyd.core.planning.queue.due_times import DueTimes, learning_s
+from proxyd.core.planning.queue.due_times import LEARNS_EVERY_S, DueTimes, learning_s
 from proxyd.core.planning.queue.planned_source import PlannedSource, ProbeLimits
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator, UnitDebt
@@ -258,7 +258,7 @@ class Planner:
                 chosen.append(self._take(candidate, now, at_s))
                 continue
             if candidate.reason is Reason.LEARNING:
-                self._put_off_learning(source, now)
+                self._put_off_learning(source, now, has_room=capacity > 0)
             else:
                 held_back.append((source.source_id, blocked_by))
                 source.postpone(blocked_by)
@@ -311,9 +311,13 @@ class Planner:
         probe = Probe(source.source_id, now, reason, candidate.rule, source.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
-    def _put_off_learning(self, source: PlannedSource, now: Chronon) -> None:
-        """Let a source that is only asked because it is new wait for its next turn."""
+    def _put_off_learning(self, source: PlannedSource, now: Chronon, *, has_room: bool) -> None:
+        """Let a source that is only asked because it is new wait for its next turn, or for a chronon with room."""
         # Thousands of new sources may wait for room, and must not be looked at in every chronon.
+        if not has_room:  # five of six chronons, with one probe a minute: its turn is not over by that
+            stop = now + 1 + self.settings.grid.ceil(LEARNS_EVERY_S)
+            self.queues.sleep_until(source, self.settings.next_room(now + 1, stop))
+            return
         source.skipped_s, source.dues = self.settings.grid.start_s(now + 1), None
         self.queues.sleep(source, self.due_times.wake(source, now))
 

@@ -19,7 +19,7 @@ from proxyd.core.planning.queue.planner_settings import DEFAULT_PRICE_ITEM_S, Pl
 LOOKAHEAD_CHRONONS = 60  # intervals that end within so many compete for the budget; those that end later can wait
 NEVER_CHRONONS = 10**9  # until a source that nothing wakes
 _LEAST_PRICE = 1e-9
-_LEARNS_EVERY_S, _SPREAD = 1200.0, 0.1  # sources that came together are not asked together for long
+LEARNS_EVERY_S, _SPREAD = 1200.0, 0.1  # sources that came together are not asked together for long
 _LONGEST_S = 30 * 86400.0
 _LONGEST_SAFE_S = 86400.0  # after which a hub that has died is noticed
 
@@ -71,7 +71,7 @@ def learning_s(source: PlannedSource) -> float:
     """Return when a new source is due in any case: some 20 minutes after its last turn, always the same."""
     if source.learns_until_s <= 0.0 or source.last_seen_s is None:
         return inf
-    gap_s = _LEARNS_EVERY_S * (1.0 + _SPREAD * crc32(source.source_id.encode()) / 2**32)
+    gap_s = LEARNS_EVERY_S * (1.0 + _SPREAD * crc32(source.source_id.encode()) / 2**32)
     due_s = max(source.last_seen_s, source.skipped_s) + gap_s
     return due_s if due_s <= source.learns_until_s else inf
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+
+import pytest
 
 from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.schedule import Reason
@@ -43,9 +46,17 @@ def test_it_is_asked_every_20_minutes_until_its_day_is_over() -> None:
     starts = probed_s(planner(3, budget=Budget(1.0)), 1.5 * DAY_S)
     assert len(starts) == 3
     for times in starts.values():
-        gaps = [after - before for before, after in zip([0.0, *times], times, strict=False)]
+        gaps = [after - before for before, after in pairwise([0.0, *times])]
         assert all(1200.0 - 10.0 <= gap <= 1320.0 + 20.0 for gap in gaps)
         assert DAY_S - 1350.0 <= times[-1] <= DAY_S
+
+
+@pytest.mark.parametrize("a_minute", [1.0, 0.2])
+def test_it_is_asked_as_often_with_a_budget_that_leaves_most_chronons_without_room(a_minute: float) -> None:
+    (times,) = probed_s(planner(1, budget=Budget(a_minute / 60.0)), DAY_S / 2).values()
+    gaps = [after - before for before, after in pairwise([0.0, *times])]
+    assert all(1200.0 - 10.0 <= gap <= 1320.0 + 60.0 / a_minute + 20.0 for gap in gaps)
+    assert len(times) > 20
 
 
 def test_those_that_find_no_room_wait_for_their_next_turn_and_are_not_looked_at_meanwhile() -> None:
