@@ -494,7 +494,6 @@ def demand_besides_week(planner: Planner) -> Chunked[float]:
 
 def _demand_of(source: PlannedSource, length_s: float, gap_s: float) -> float:
     asked = source.demands.demand_per_s(length_s)
-    if not source.demands.is_priced:
+    if not source.demands.is_priced or gap_s == inf:
         return asked
-    spacing_s = max(source.log.budget.spacing_s, length_s)
-    return max(asked, 0.0 if gap_s == inf else 1.0 / max(gap_s, spacing_s))
+    return max(asked, min(1.0 / max(gap_s, length_s), source.log.budget.most_per_s))

@@ -49,6 +49,13 @@ async def test_seen_sources_cost_what_their_plan_costs() -> None:
     assert found.planner.week is None
 
 
+@pytest.mark.parametrize(("limit", "a_day"), [("2 PROBES PER DAY", 2.0), ("SPACING 6 HOURS", 4.0)])
+def test_it_asks_for_no_more_than_the_politeness_of_a_source_allows(limit: str, a_day: float) -> None:
+    wanted = [source("a", options=f"EXPECT 5 PER HOUR POLITENESS {limit}"), rule("r", clauses="WITHIN 10 MINUTES")]
+    cost = Trial.of(running(source("a"), rule("r"), price_item_s=None), declaration(*wanted), T0).cost()
+    assert cost.after_per_s * DAY_S == pytest.approx(a_day)
+
+
 def test_it_changes_nothing() -> None:
     found, wanted = running(source("a"), rule("r")), declaration(source("b"), rule("r", clauses=EVERY_TENTH))
     planned = Explainer.of(found).plan(int(T0), limit=5)
