@@ -108,6 +108,12 @@ def _entry(row: PolicyRow, seconds: float) -> dict[str, object]:
     return entry
 
 
+_LEGEND = (
+    "completeness: the share found before the next event of its source, or within --window; unfinished: not found;",
+    "undiscovered: events that wait, on average; peak/slot: the most probes in a slot; s: processor time, in seconds",
+)
+
+
 def _print(rows: list[tuple[PolicyRow, float]], events: int, terms: Terms, notes: Sequence[str]) -> None:
     weeks = (terms.stop_s - terms.start_s) / 86400 / 7
     print(f"{terms.sources} sources, {events} events, {weeks:.1f} weeks, budget of {terms.probes} probes")
@@ -117,7 +123,7 @@ def _print(rows: list[tuple[PolicyRow, float]], events: int, terms: Terms, notes
             *("completeness", "unfinished", "undiscovered", "peak/slot", "s"),
         ],
         [_cells(row, seconds) for row, seconds in rows],
-        notes=notes,
+        notes=[*notes, *_LEGEND],
     )
 
 

@@ -212,6 +212,8 @@ def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> _Solved:
         kind = "accesses drawn at random" if options.objective == "randomised" else "accesses evenly spaced"
         text = f"{options.objective}: cost {number(found.cost)} with {kind}; {_access_text(options)}"
         per_step, cost, bounds = found.frequencies * options.budget, found.cost, {"even": even.cost}
+        if not per_step.all():
+            text += "; what changes faster than these accesses can follow is never asked"
     each, total = list(zip(rates.names, rates.rates.tolist(), per_step.tolist(), strict=True)), float(per_step.sum())
     listed = [{"source": name, "frequency": f, "share": f / total} for name, _, f in each]
     answer = {"objective": options.objective, "frequencies": listed, "value": cost, "bounds": bounds, **terms}
