@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from proxyd.cli.printed_answers import about, ask, print_json, print_lines
+from proxyd.cli.printed_answers import IN_TIME, about, ask, print_json, print_lines
 from proxyd.terminal.text_tables import print_table
 from proxyd.terminal.verbs import ASKING, argument, verb, whole
 
@@ -131,11 +131,11 @@ def report(options: argparse.Namespace) -> int:
         print_json(answer)
         return 0
     if answer["days"]:
-        print_table(_HEAD, [_row(day) for day in answer["days"]])
+        print_table(_HEAD, [_row(day) for day in answer["days"]], notes=[IN_TIME])
     else:
         print("Nothing to compare yet: predictions begin with the second probe of a source.")
     if answer["promises"]:
-        print("\nShare of the items in time, week by week, against what the rules ask for today:")
+        print("\nShare of the items that rules saw within the time they are promised today, week by week:")
         print_table(
             ["week from", "rule", "promised", "kept", "items", ""], [_kept(each) for each in answer["promises"]]
         )

@@ -95,6 +95,9 @@ def _local(options: argparse.Namespace) -> Callable[[str], str]:
     return partial(with_local_times, zone=settings_of(options).zone)
 
 
+IN_TIME = "in time: before the next item of its source came or, with WITHIN, in that time"
+
+
 def print_list(
     options: argparse.Namespace,
     found: Sequence[_T],

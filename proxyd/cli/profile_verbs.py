@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from proxyd.cli.printed_answers import ask, print_answer, print_json, print_list, with_noun
+from proxyd.cli.printed_answers import IN_TIME, ask, print_answer, print_json, print_list, with_noun
 from proxyd.core.errors import ConfigError
 from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, duration, flag, one_of, verb
@@ -154,7 +154,8 @@ def rules(options: argparse.Namespace) -> int:
     """List the rules, with how much each saw in time."""
     found = ask(options, lambda client: client.rules())
     head = ["rule", "profiles", "sources", "receivers", "in time", "muted", "failing"]
-    return print_list(options, found, head, _rule_row, empty="there is no rule; `proxyd add ADDRESS` makes one")
+    empty = "there is no rule; `proxyd add ADDRESS` makes one"
+    return print_list(options, found, head, _rule_row, empty=empty, notes=[IN_TIME])
 
 
 def _rule_row(rule: Rule) -> list[str]:
@@ -191,7 +192,7 @@ def profiles(options: argparse.Namespace) -> int:
     """List the profiles."""
     found = ask(options, lambda client: client.profiles())
     head = ["profile", "declared by", "rules", "in time", "muted"]
-    return print_list(options, found, head, _profile_row, empty="there is no profile")
+    return print_list(options, found, head, _profile_row, empty="there is no profile", notes=[IN_TIME])
 
 
 def _profile_row(each: ProfileListed) -> list[str]:

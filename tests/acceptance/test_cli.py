@@ -259,6 +259,7 @@ async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
         "rule  profiles       sources  receivers  in time      muted  failing",
         "each  second, watch        1          1  1 of 1",
         "rare  watch                1          1  nothing yet",
+        "in time: before the next item of its source came or, with WITHIN, in that time",
     ]
     figures = ("captured", "missed", "completeness", "utility")
     found = {

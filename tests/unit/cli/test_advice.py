@@ -129,9 +129,9 @@ def test_a_day_is_compared_with_its_prediction(say: Say) -> None:
         "than",
         "expected",
     ]
-    assert lines[3] == "Share of the items in time, week by week, against what the rules ask for today:"
-    assert lines[5].split() == ["2026-01-26", "news", "90.0%", "85.0%", "20"]
-    assert lines[6:] == [
+    assert lines[4] == "Share of the items that rules saw within the time they are promised today, week by week:"
+    assert lines[6].split() == ["2026-01-26", "news", "90.0%", "85.0%", "20"]
+    assert lines[7:] == [
         "1,200 more fell less short than these.",
         "",
         "Sources with poor forecasts:",
