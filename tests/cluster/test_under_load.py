@@ -62,16 +62,16 @@ async def test_all_sessions_with_the_database_are_in_use(tmp_path: Path, postgre
     leases = ["60s"] * len(roles)
     async with working(tmp_path, postgresql, *roles, budget=BUDGET, leases=leases) as (machines, origin):
         database = machines.database.rpartition("/")[2]
-        asked = machines.machines[0]
         # the first to have come leads, and the other one only answers
-        made = [await each.cli("token", "create", "--name", "me", "--scope", "read") for each in machines.machines[:2]]
-        token = next(each.out.strip() for each in made if each.code == 0)
+        planners = machines.machines[:2]
+        made = [await each.cli("token", "create", "--name", "me", "--scope", "read") for each in planners]
+        asked, token = next((each, done.out) for each, done in zip(planners, made, strict=True) if done.code == 0)
         async with load(machines, origin, budget_per_s=BUDGET_PER_S) as published:
             await come(published, 5)
             holding = asyncio.create_task(asyncio.to_thread(postgresql.query, _HOLD, database))
             try:
                 path = "/api/v1/notifications?limit=1"
-                asking = [asyncio.create_task(asked.request("GET", path, token=token)) for _ in range(8)]
+                asking = [asyncio.create_task(asked.request("GET", path, token=token.strip())) for _ in range(8)]
                 await asked.metric_reaches("proxyd_session_waits_seconds", 1)
             finally:
                 await asyncio.to_thread(postgresql.query, "CREATE TABLE released ()", database)
