@@ -133,7 +133,7 @@ def test_people_are_told_how_well_it_is_known(database: Path, capsys: pytest.Cap
     assert main(["simulate", "--from-database", str(database), "--policies", "uniform"]) == 0
     first, _, _, *notes = capsys.readouterr().out.splitlines()
     assert first.startswith("3 sources, ")
-    own, placed, left_out = notes
+    own, placed, left_out, *_ = notes
     assert own.startswith("The daemon itself saw these events after ")
     assert "events have no time of their own" in placed
     assert left_out.startswith("Sources left out: 1, not watched both before and after ")
