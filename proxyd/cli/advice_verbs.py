@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from proxyd.cli.printed_answers import IN_TIME, about, ask, print_json, print_lines
+from proxyd.cli.printed_answers import IN_TIME, about, amount, ask, print_json, print_lines
 from proxyd.terminal.text_tables import print_table
 from proxyd.terminal.verbs import ASKING, argument, verb, whole
 
@@ -32,14 +32,14 @@ def advise(options: argparse.Namespace) -> int:
 
 
 def _print_budget(answer: AdviceShown) -> None:
-    allowed, planned = _probes(answer["budget_per_hour"]), answer["planned_per_hour"]
+    allowed, planned = amount(answer["budget_per_hour"]), answer["planned_per_hour"]
     if not planned:
         print(f"The budget allows {allowed} probes an hour. What others would achieve is known after the first plan,")
         print("minutes after the first probes (an eighth of the setting plan_every).")
         return
-    print(f"The budget allows {allowed} probes an hour; the plan looks for new items with {_probes(planned)} of them.")
+    print(f"The budget allows {allowed} probes an hour; the plan looks for new items with {amount(planned)} of them.")
     if answer["two_points_per_day"] is not None:
-        print(f"For 2 points more in time: {_probes(answer['two_points_per_day'])} more probes a day.")
+        print(f"For 2 points more in time: {amount(answer['two_points_per_day'])} more probes a day.")
 
 
 def _print_trade(answer: AdviceShown) -> None:
@@ -51,13 +51,9 @@ def _print_trade(answer: AdviceShown) -> None:
     for point in answer["trade"]:
         is_present = abs(point["probes_per_hour"] / planned - 1) < 0.01
         note = "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else ""
-        rows.append([_probes(point["probes_per_hour"]), about(point["delay_s"]), f"{point['completeness']:.1%}", note])
+        rows.append([amount(point["probes_per_hour"]), about(point["delay_s"]), f"{point['completeness']:.1%}", note])
     print("\nIf all of them went where they save most waiting:")
     print_table(["probes/h", "mean delay", "before the next", ""], rows)
-
-
-def _probes(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 _HIGHEST_SHARE = 0.99  # of those that the daemon tries
@@ -69,7 +65,7 @@ def _print_shares(answer: AdviceShown) -> None:
         return
     print("\nIf every rule asked for one share of its items in time:")
     rows = [
-        [f"{each['share']:.0%}", _probes(each["probes_per_hour"]), f"{each['expected']:.1%}", about(each["delay_s"])]
+        [f"{each['share']:.0%}", amount(each["probes_per_hour"]), f"{each['expected']:.1%}", about(each["delay_s"])]
         for each in answer["shares"]
     ]
     print_table(["share", "probes/h", "expected", "mean delay"], rows)

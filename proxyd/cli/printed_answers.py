@@ -154,6 +154,15 @@ def about(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
+def amount(value: float) -> str:
+    """Return a number of probes, with three digits or in full.
+
+    >>> amount(0.0417), amount(14.81), amount(3600.0)
+    ('0.0417', '14.8', '3,600')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def with_noun(count: int, noun: str) -> str:
     """Return a count with its noun.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from proxyd.cli.printed_answers import IN_TIME, ask, print_answer, print_json, print_list, with_noun
+from proxyd.cli.printed_answers import IN_TIME, amount, ask, print_answer, print_json, print_list, with_noun
 from proxyd.core.errors import ConfigError
 from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, duration, flag, one_of, verb
@@ -270,18 +270,14 @@ def _rule_lines(changes: ChangesMade) -> list[str]:
 def _cost_lines(cost: CostShown) -> Iterator[str]:
     asked, before, budget = cost["asked_per_hour"], cost["asked_per_hour_before"], cost["budget_per_hour"]
     yield f"sources: {cost['sources_added']} more, {cost['sources_removed']} fewer"
-    yield f"probes an hour: {_amount(asked)} (before: {_amount(before)}; the budget allows {_amount(budget)})"
+    yield f"probes an hour: {amount(asked)} (before: {amount(before)}; the budget allows {amount(budget)})"
     for rule in cost["unmet"]:
         missed = sum(rule["unmet"].values())
         yield f"rule {rule['rule']}: {missed} of {with_noun(rule['intervals'], 'interval')} would not be met"
     for each in cost["targets"]:
         because = "" if each["limit"] is None else f", because of {each['limit']}"
         shares = f"{each['expected']:.0%} in time expected, {each['share']:.0%} asked"
-        yield f"rule {each['rule']}: {shares}, with {_amount(each['probes_per_hour'])} probes an hour{because}"
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        yield f"rule {each['rule']}: {shares}, with {amount(each['probes_per_hour'])} probes an hour{because}"
 
 
 @verb("reload", "proxyd reload", takes=ASKING)

@@ -121,8 +121,8 @@ def what_changed(rule: NotificationRule, meaning: int) -> str | None:
 
 
 _LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
-_USUAL_PERCENT = 90  # `default_share`, of a rule that says only WITHIN
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
+_USUAL_PERCENT = 90  # `default_share`, of a rule that says only WITHIN
 
 
 _TAKEN = {each.name for each in fields(NotificationRule)}

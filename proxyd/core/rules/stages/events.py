@@ -28,7 +28,7 @@ _CLOCK_TOLERANCE_S = 1.0
 """How far the clocks of a source and of proxyd may differ; feeds also truncate times to seconds."""
 _SHORTEST_HISTORY_S = 1.0
 _FEWEST_DATED = 3  # items whose dates can show that those of others are made up
-_MAKING_S = 1e-3  # the time for which the making of a page may date each item: 60 pages of a sitemap took 1 ms
+_MAKING_S = 1e-3  # for each item: how long a program that dates all of them as it makes the page may take
 _ASKED_S = 5.0  # how long before the request the page may have been made
 _MOST_MOVED = 0.75  # share of the known items; people edit some of their posts, a program dates all pages
 
