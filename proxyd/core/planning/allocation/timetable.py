@@ -11,16 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
-from proxyd.core.planning.kernels.losses import (
-    NO_LOSSES,
-    STEPS,
-    GapSums,
-    Losses,
-    WeekCosts,
-    even_gaps,
-    first_costs,
-    links_of,
-)
+from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, first_costs, links_of
 from proxyd.core.planning.kernels.numba_kernels import flat
 from proxyd.core.planning.kernels.one_source import ON_CYCLE, fill_first_weeks, mark_cycles
 
@@ -106,7 +97,6 @@ class TimetableBuilder:
         longest = max((step.after for step in losses.steps), default=0.0)
         weeks = max(_MOST_WEEKS, ceil(longest / slots) + 1)
         self._sums = GapSums.of(np.tile(self._factors, weeks), np.tile(self._weights, weeks), losses)
-        self._week_costs = WeekCosts(self._factors[None], self._weights)
         self._gap_costs = np.zeros((slots, 0))  # of gaps after each slot, as far as they are tried
 
     def build(self, slot_price: ArrayLike | None = None, into: Floats | None = None) -> Timetable:
@@ -190,8 +180,8 @@ class TimetableBuilder:
         on_cycle = np.flatnonzero(np.asarray(marks) == ON_CYCLE)
         (rows, starts), gap = np.divmod(on_cycle, slots), gaps.ravel()[on_cycle]
         many = np.maximum(1.0, np.rint(1 / gap))  # number of probes in one slot
-        waiting = many * self._week_costs.between(0, starts.astype(np.float64), starts + gap)
-        probes, passed, total = (np.bincount(rows, each, levels) for each in (many, many * gap, waiting))
+        waited = many * self._waiting(starts, gap)
+        probes, passed, total = (np.bincount(rows, each, levels) for each in (many, many * gap, waited))
         visits = np.zeros(gaps.size)
         visits[on_cycle] = many * (slots / passed)[rows]
         lost = np.zeros((levels, STEPS + 1))
@@ -200,6 +190,18 @@ class TimetableBuilder:
             lost = np.array([np.bincount(rows, each, levels) for each in of_gap.T]).T / passed[:, None]
         lost /= max(float((self._factors * self._weights).mean()), _EVEN)
         return probes / passed, total / passed, visits.reshape(gaps.shape), lost
+
+    def _waiting(self, starts: Ints, gaps: Floats) -> Floats:
+        """Return the cost of the delay of the items between a probe in each of some slots and the next one."""
+        L, A, G = self._sums.L, self._sums.A, self._sums.G
+        week = len(self._factors)
+        weeks, stops = np.divmod(starts + gaps.astype(np.int64), week)
+        items, until = weeks * L[week] + L[stops], weeks * A[week] + A[stops]
+        before = weeks * (G[week] + A[week] * (L[stops] + (weeks - 1) / 2 * L[week]))
+        waited: Floats = until * (items - L[starts]) - (before + G[stops] - G[starts])
+        dense = np.flatnonzero(gaps < 1)  # it ends within the slot
+        waited[dense] = (self._factors * self._weights)[starts[dense]] * gaps[dense] ** 2 / 2
+        return waited
 
     def _lost(self, starts: Ints, gaps: Floats, many: Floats, is_long: NDArray[np.bool_]) -> Floats:
         """Return the items lost after a probe in each of some slots, or in the slot if it has many probes.
@@ -312,11 +314,12 @@ def _whole_weeks(sums: GapSums, kept: Floats, prices: Floats, losses: Losses) ->
     # The best number of weeks is near that of an even week, so it is enough to try its neighbours.
     about = _even_gaps(prices.mean(axis=1), losses) / slots
     weeks = np.maximum(1.0, np.floor(about)[:, None] + np.arange(-1, 3))[:, :, None]
-    costs = prices[:, None] + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2
+    overwritten = losses.overwritten * losses.lost_of_even_gap(weeks * slots)[..., STEPS] / weeks
+    costs = prices[:, None] / weeks + one_week  # a week, all of them
+    costs += slots * slots * (weeks - 1) / 2 + overwritten
     for step, left in zip(losses.steps, kept, strict=False):
-        costs += step.delay * np.maximum(weeks * slots - left, 0.0)
-    costs += losses.overwritten * losses.lost_of_even_gap(weeks * slots)[..., STEPS]
-    cheapest = (costs / weeks).reshape(len(prices), -1).argmin(axis=1)
+        costs += step.delay * np.maximum(slots - left / weeks, 0.0)
+    cheapest = costs.reshape(len(prices), -1).argmin(axis=1)
     # Steer to the best slot from any slot, by the week that keeps the gap nearest to the planned one.
     ahead = (cheapest[:, None] % slots - edge) % slots
     whole = weeks[np.arange(len(prices)), cheapest // slots]

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.kernels.golden_turns import turn
 from proxyd.core.planning.policies.demands import detection_index
 from proxyd.core.planning.policies.rule_demand import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTime, DueTimes
@@ -27,6 +28,7 @@ _GROUPS = {  # required probes come before those worth their price, and these be
     Reason.LEARNING: 3,
 }
 _MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due: a chronon looks at so many, and at more for each probe
+_CONTACTS = 0.1  # of all chronons
 _Wanted: TypeAlias = tuple[PlannedSource, DueTime]
 
 
@@ -56,7 +58,7 @@ class Candidates:
                 rank = (0, float(now), 0.0, source.source_id)
                 ranked[source.source_id] = Candidate(rank, source, source.asked, source.demands.first_rule)
         for source in sources:
-            if source.source_id not in ranked and (candidate := self._contact(source, now_s)) is not None:
+            if source.source_id not in ranked and (candidate := self._contact(source, now)) is not None:
                 ranked[source.source_id] = candidate
         others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
         overdue = ((source, self._due_times.most_overdue(source, now)) for source in others)
@@ -84,11 +86,14 @@ class Candidates:
 
     def _by_worth(self, queues: SourceQueues, now: Chronon, most_spare: int, *, is_alone: bool) -> Iterator[Candidate]:
         now_s = self.settings.grid.start_s(now)
-        for gain, source in queues.best(queues.required, now_s, is_alone=is_alone):
-            yield self._waiting_for(source, queues.why(source), gain)
-        for _, source in queues.unseen.best(queues.unseen.soonest):
-            if (candidate := self._contact(source, now_s)) is not None:
-                yield candidate
+        required = (
+            self._waiting_for(source, queues.why(source), gain)
+            for gain, source in queues.best(queues.required, now_s, is_alone=is_alone)
+        )
+        contacts = (self._contact(source, now) for _, source in queues.unseen.best(queues.unseen.soonest))
+        first, second = (contacts, required) if _is_turn_of_contacts(now) else (required, contacts)
+        yield from filter(None, first)
+        yield from filter(None, second)
         for gain, source in queues.best(queues.due, now_s, is_alone=is_alone):
             yield self._waiting_for(source, queues.why(source), gain)
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
@@ -102,13 +107,15 @@ class Candidates:
             if (spare_s := self._due_times.spare_from_s(source)) < stop_s:
                 yield source, DueTime(spare_s, Reason.SPEND, source.demands.priced[0])
 
-    def _contact(self, source: PlannedSource, now_s: float) -> Candidate | None:
+    def _contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
+        now_s = self.settings.grid.start_s(now)
         if now_s + 1e-9 < source.demands.earliest_s:
             return None
         if source.last_seen_s is None:
             reason = Reason.RETRY if source.log.starts_s else Reason.FIRST_CONTACT
-            return Candidate((1, source.not_before_s, 0.0, source.source_id), source, reason, source.demands.first_rule)
+            rank = (-1 if _is_turn_of_contacts(now) else 1, source.not_before_s, 0.0, source.source_id)
+            return Candidate(rank, source, reason, source.demands.first_rule)
         if source.is_pushed(now_s) and now_s + 1e-9 >= self._due_times.safety_s(source):
             return Candidate((2, 0.0, 0.0, source.source_id), source, Reason.SAFETY, source.demands.first_rule)
         return None
@@ -160,6 +167,11 @@ class Candidates:
                 gain = detection_index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)
             ranked[source.source_id] = self._waiting_for(source, due, float(gain))
+
+
+def _is_turn_of_contacts(now: Chronon) -> bool:
+    """Whether first contacts come before all others: probes at fixed times may take the whole budget for good."""
+    return turn(now) < _CONTACTS
 
 
 def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[int, float, float, str]:

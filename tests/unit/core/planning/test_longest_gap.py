@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -11,7 +13,7 @@ from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.planning.policies.paced import LongestGapDemand
+from proxyd.core.planning.policies.paced import LongestGapDemand, UniformDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
@@ -64,3 +66,46 @@ def test_freshness_holds_back_only_within_the_gap() -> None:
 
 def test_the_shares_of_the_budget_count_it() -> None:
     assert planner().sources["s"].demands.demand_per_s(GRID.length_s) == 1.0 / GAP_S
+
+
+def crowded(new: int, demands: Callable[[], Demands]) -> Planner:
+    """Return a planner whose seen sources want more probes than the budget has, and so many new ones."""
+    found = Planner(PlannerSettings(GRID, Budget(0.1), price_item_s=1e3, host_spacing_s=0.0, spend=False))
+    for number in range(40 + new):
+        seen_s = 0.0 if number < 40 else None
+        log = ProbeLog(PolitenessBudget(60.0))
+        found.put(
+            PlannedSource(f"s{number}", "s", log, demands() if number < 40 else every(), 1e-9, last_seen_s=seen_s),
+            now=0,
+        )
+    return found
+
+
+def every() -> Demands:
+    return Demands([DetectionDemand("r"), LongestGapDemand("r", GAP_S)])
+
+
+def uniform() -> Demands:
+    return Demands([UniformDemand("r", 30, next_due=0)])
+
+
+@pytest.mark.parametrize("demands", [every, uniform])
+@pytest.mark.parametrize("phase", range(5))
+def test_a_new_source_is_seen_soon_although_others_want_the_whole_budget(
+    demands: Callable[[], Demands], phase: int
+) -> None:
+    found, seen = crowded(1, demands), dict[str, int]()
+    for now in range(60 + phase, 75 + phase):
+        for planned in found.choose(now).probes:
+            seen[planned.probe.source_id] = now
+            found.finish(planned.probe.source_id, planned.start_s, seen=True)
+    assert "s40" in seen
+
+
+def test_many_new_sources_leave_most_probes_to_those_that_are_promised_some() -> None:
+    found, reasons = crowded(1_000, every), Counter[Reason]()
+    for now in range(60, 260):
+        for planned in found.choose(now).probes:
+            reasons[planned.probe.reason] += 1
+            found.finish(planned.probe.source_id, planned.start_s, seen=True)
+    assert reasons == {Reason.EVERY: 180, Reason.FIRST_CONTACT: 20}
