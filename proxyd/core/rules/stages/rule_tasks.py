@@ -22,6 +22,7 @@ from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
 from proxyd.core.rules.stages.payload import Announcement, ProbeFacts, joint_notifications, notifications_of_firings
 
 _STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
+_AHEAD_S = 600.0  # the clock of an origin may be ahead by so much
 _R_co = TypeVar("_R_co", covariant=True)
 
 
@@ -339,8 +340,8 @@ def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> 
 
 def _in_period(program: RuleProgram, item: StoredEvent, declared_s: float) -> bool:
     published_s = item.item.published_s if item.kind is EventKind.INSERT else None
-    if item.seed and published_s is None:
-        return False
+    if item.seed and (published_s is None or published_s > item.seen_s + _AHEAD_S):
+        return False  # nothing says when it came: a date that is still to come is that of an event, or wrong
     start_s = program.starts_at(declared_s)
     started = item.event_s >= start_s
     if not started and not item.seed and published_s is not None and published_s.is_integer():
