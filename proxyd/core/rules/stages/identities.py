@@ -246,7 +246,7 @@ def _find_reappearances(
     """
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
     found: dict[str, Item] = {}
-    for find in (_by_address, _by_link_and_title, _by_content, _by_title, _by_session):
+    for find in (_by_address, _by_link_and_title, _by_content, _by_title, _by_title_and_time, _by_session):
         joined = {before.item_id for before in found.values()}
         vanished = [item for item in shown if item.item_id not in present and item.item_id not in joined]
         left = [item for item in unknown if item.item_id not in found]
@@ -314,6 +314,17 @@ def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -
             yield from _of_fitting_time(pages, alike, are_same=False)
         elif pages.are_most(pairs) or (way is not None and way[0] == "query"):
             yield from (pair for pair in alike if pair.has_same_time)
+
+
+def _by_title_and_time(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
+    """Return the pairs without an address that have one title and one time: their text or enclosure was edited."""
+
+    def key(item: Item) -> tuple[str, float] | None:
+        title = normal_text(_text(item, TITLE))
+        has_address = _text(item, LINK) or _text(item, GUID)
+        return None if has_address or not title or item.published_s is None else (title, item.published_s)
+
+    return pages.pairs(key, unknown, vanished)
 
 
 def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
