@@ -15,7 +15,8 @@ from proxyd.core.model.field_values import local_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.outcome import ProbeRequest
 from proxyd.core.model.profile import ARTICLE, PREVIEW_FIELD, Declaration
-from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
+from proxyd.core.model.text_blocks import readable
+from proxyd.core.rules.answers.shown_events import OF_ITEMS
 from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.declarations import Declarations
 from proxyd.store.api_rows import ME

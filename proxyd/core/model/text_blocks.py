@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import lru_cache
+from html import unescape
 from itertools import accumulate, takewhile
 from typing import Any
 
@@ -20,11 +21,24 @@ import re2
 
 from proxyd.core.model.expression import re2_options
 from proxyd.core.model.field_values import normal_text
+from proxyd.core.model.item import Value
 
 BLOCK_GAP = "\n\n"
 MOST_BLOCKS = 2_000
+MOST_READ = 20_000
+"""The most characters of a field that people are shown."""
 _MOST_COMPARED = 200_000
 """Comparisons of blocks in one difference; blocks that are not compared count as changed."""
+_TAG = re.compile(r"(<[^<>]*>)")
+_NAME = re.compile(r"<\s*(/?)\s*(\w+)")
+_UNREAD = frozenset({"script", "style"})
+_AFTER_WORDS = tuple(".,;:!?)…")
+_BLOCKS = frozenset(
+    {
+        *("address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "h1", "h2", "h3", "h4", "h5"),
+        *("h6", "hr", "li", "ol", "p", "pre", "tr", "ul"),
+    }
+)
 
 
 class ChangeKind(Enum):
@@ -46,6 +60,32 @@ class BlockChange:
     def __str__(self) -> str:
         lines = [("- ", block) for block in self.old] + [("+ ", block) for block in self.new]
         return "\n".join(sign + block.replace("\n", "\n  ") for sign, block in lines)
+
+
+def readable(value: Value) -> str:
+    r"""Return a text of a feed without its tags, scripts and styles, in blocks; nothing for other values.
+
+    >>> readable("<h1>A</h1><p>b &lt; <b>c</b><script>d()</script>")
+    'A\n\nb < c'
+    >>> readable("Hello <b>world</b>.")
+    'Hello world.'
+    """
+    if not isinstance(value, str):
+        return ""
+    kept: list[str] = []
+    unread = False
+    for piece in _TAG.split(value[:MOST_READ]):
+        tag = _NAME.match(piece)
+        if tag is not None and tag[2].lower() in _UNREAD:
+            unread = not tag[1]
+        elif tag is not None or piece.startswith("<"):
+            kept.append(BLOCK_GAP if tag is not None and tag[2].lower() in _BLOCKS else " ")
+        elif not unread:
+            if kept[-1:] == [" "] and piece[:1] in _AFTER_WORDS:
+                kept.pop()
+            kept.append(piece)
+    blocks = (" ".join(unescape(block).split()) for block in "".join(kept).split(BLOCK_GAP))
+    return BLOCK_GAP.join(filter(None, blocks))
 
 
 def blocks_of(text: str) -> list[str]:

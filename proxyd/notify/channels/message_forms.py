@@ -14,7 +14,8 @@ from urllib.parse import quote
 from proxyd.base.ports import Gathered
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookForm
 from proxyd.core.model.field_values import iso_time, with_local_times
-from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
+from proxyd.core.model.text_blocks import readable
+from proxyd.core.rules.answers.shown_events import OF_ITEMS
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.core.texts.safe_text import is_web, one_line
 

@@ -5,29 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import unescape
 from itertools import starmap
 from typing import Any
 
 from proxyd.core.model.item import EventKind, Value
-from proxyd.core.model.text_blocks import BLOCK_GAP, common_start_size, diff_blocks, words_changed
+from proxyd.core.model.text_blocks import MOST_READ, common_start_size, diff_blocks, readable, words_changed
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import change_in_words, link_of, title_of, value_change
 
-_MOST_READ = 20_000
-"""The most characters of a field that are read."""
 OF_FEEDS, OF_ITEMS = "channel.", "channel.item."
 _NAMES_OF_FEEDS = ("title", "description", "content", "author", "category")
-_TAG = re.compile(r"(<[^<>]*>)")
-_NAME = re.compile(r"<\s*(/?)\s*(\w+)")
-_UNREAD = frozenset({"script", "style"})
-_AFTER_WORDS = tuple(".,;:!?)…")
-_BLOCKS = frozenset(
-    {
-        *("address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "h1", "h2", "h3", "h4", "h5"),
-        *("h6", "hr", "li", "ol", "p", "pre", "tr", "ul"),
-    }
-)
 
 
 def texts_of(fields: Mapping[str, Value]) -> list[str]:
@@ -42,39 +29,13 @@ def texts_of(fields: Mapping[str, Value]) -> list[str]:
         own = [readable(fields.get(OF_ITEMS + name)) for name in _NAMES_OF_FEEDS]
     else:
         values = (value for name, value in fields.items() if not name.startswith(OF_FEEDS))
-        own = [value[:_MOST_READ] for value in values if isinstance(value, str) and "://" not in value[:9]]
+        own = [value[:MOST_READ] for value in values if isinstance(value, str) and "://" not in value[:9]]
     title, *texts = (" ".join(text.split()) for text in (title_of(fields), *own))
     return [title, *(text for text in dict.fromkeys(texts) if text and text != title)]
 
 
 def _is_of_feed(fields: Mapping[str, Value]) -> bool:
     return any(name.startswith(OF_ITEMS) for name in fields)
-
-
-def readable(value: Value) -> str:
-    r"""Return a text of a feed without its tags, scripts and styles, in blocks; nothing for other values.
-
-    >>> readable("<h1>A</h1><p>b &lt; <b>c</b><script>d()</script>")
-    'A\n\nb < c'
-    >>> readable("Hello <b>world</b>.")
-    'Hello world.'
-    """
-    if not isinstance(value, str):
-        return ""
-    kept: list[str] = []
-    unread = False
-    for piece in _TAG.split(value[:_MOST_READ]):
-        tag = _NAME.match(piece)
-        if tag is not None and tag[2].lower() in _UNREAD:
-            unread = not tag[1]
-        elif tag is not None or piece.startswith("<"):
-            kept.append(BLOCK_GAP if tag is not None and tag[2].lower() in _BLOCKS else " ")
-        elif not unread:
-            if kept[-1:] == [" "] and piece[:1] in _AFTER_WORDS:
-                kept.pop()
-            kept.append(piece)
-    blocks = (" ".join(unescape(block).split()) for block in "".join(kept).split(BLOCK_GAP))
-    return BLOCK_GAP.join(filter(None, blocks))
 
 
 def summary_of(fields: Mapping[str, Value]) -> str:

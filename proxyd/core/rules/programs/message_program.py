@@ -11,7 +11,7 @@ from proxyd.core.model.expression import Column, Expression, OutputColumn, Selec
 from proxyd.core.model.field_values import differ
 from proxyd.core.model.item import LONGEST_FIELD, EventKind, Value, is_cut
 from proxyd.core.model.profile import MessageName, NotificationRule, PageClass
-from proxyd.core.model.text_blocks import diff_blocks
+from proxyd.core.model.text_blocks import diff_blocks, readable
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 
@@ -24,6 +24,7 @@ _STEPS_PER_TEXT, _STEPS_PER_COLUMN = 80, 4
 _MOST_INLINE = 80  # a longer value that changed is told as a difference
 _TITLES = ("title", "heading", "headline", "name", "subject")
 _LINKS = ("link", "url")
+_MARKED_UP = frozenset({"description", "content"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +224,17 @@ def heading(data: Mapping[str, Any], rule: str = "", *, most: int = _MOST_TITLE)
 
 
 def title_of(row: Mapping[str, Value]) -> str:
-    """Return the title of a row, else its first text, else its first value."""
-    texts = [value for value in row.values() if isinstance(value, str) and value.strip()]
-    others = [value for value in row.values() if value is not None and not isinstance(value, str)]
-    return _first_named(row, _TITLES) or _text(next(iter([*texts, *others]), None))
+    """Return the title of a row, else its first text, without tags, else its first value.
+
+    >>> title_of({"channel.item.title": None, "channel.item.description": "<p>R&amp;D <b>news</b></p>"})
+    'R&D news'
+    """
+    if title := _first_named(row, _TITLES):
+        return title
+    read = [readable(v) if isinstance(v, str) and _short(name) in _MARKED_UP else v for name, v in row.items()]
+    texts = [value for value in read if isinstance(value, str) and value.strip()]
+    others = [value for value in read if value is not None and not isinstance(value, str)]
+    return _text(next(iter([*texts, *others]), None))
 
 
 def link_of(row: Mapping[str, Value]) -> str:
