@@ -57,8 +57,9 @@ class Planner:
 
     The hardest constraints come first: back-off and Retry-After, source and host politeness, the budget ``C_j``. Then
     come execution intervals and fixed probes by deadline, first contacts, detection by expected delay saved and, if the
-    objective is to spend, the probes that save most; in a tenth of the chronons first contacts come first. A source is
-    looked at only when it may be due: O(log n) a probe.
+    objective is to spend, the probes that save most. In a tenth of the chronons, by the golden ratio, first contacts
+    and detection come first: fixed probes may ask for the whole budget. A source is looked at only when it may be due:
+    O(log n) a probe.
 
     It reads no clock: call ``choose`` with non-decreasing chronons. The budget that one chronon did not use is lost.
     """

@@ -14,21 +14,16 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.golden_turns import turn
 from proxyd.core.planning.policies.demands import detection_index
 from proxyd.core.planning.policies.rule_demand import PlannedInterval
-from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTime, DueTimes
+from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, REQUIRED, DueTime, DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import SlotAllocator
 from proxyd.core.planning.queue.source_queues import SourceQueues
 
-_GROUPS = {  # required probes come before those worth their price, and these before those that use what is left
-    Reason.OVERFLOW: 1,
-    Reason.DOE: 1,
-    Reason.EVERY: 1,
-    Reason.SPEND: 3,
-    Reason.LEARNING: 3,
-}
+_FIXED, _CONTACT, _WORTH, _SPARE = 1, 2, 3, 4  # the order of those that wait for room; deadlines are 0
+_GROUPS = {**dict.fromkeys(REQUIRED, _FIXED), Reason.SPEND: _SPARE, Reason.LEARNING: _SPARE}
 _MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due: a chronon looks at so many, and at more for each probe
-_CONTACTS = 0.1  # of all chronons
+_OTHERS_TURN = 0.1  # of all chronons
 _Wanted: TypeAlias = tuple[PlannedSource, DueTime]
 
 
@@ -62,7 +57,7 @@ class Candidates:
                 ranked[source.source_id] = candidate
         others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
         overdue = ((source, self._due_times.most_overdue(source, now)) for source in others)
-        self._rank(ranked, [(source, due) for source, due in overdue if due is not None], now_s)
+        self._rank(ranked, [(source, due) for source, due in overdue if due is not None], now)
         return ranked
 
     def hardest(
@@ -72,7 +67,7 @@ class Candidates:
         looked_at = [sources[source_id] for source_id in sorted(awake) if source_id not in in_flight]
         ranked = self.of(looked_at, now)
         others = (source for source in looked_at if source.source_id not in ranked)
-        self._rank(ranked, [*self._spare(others, now)], self.settings.grid.start_s(now))
+        self._rank(ranked, [*self._spare(others, now)], now)
         return sorted(ranked.values(), key=attrgetter("rank"))
 
     def waiting(
@@ -86,18 +81,19 @@ class Candidates:
 
     def _by_worth(self, queues: SourceQueues, now: Chronon, most_spare: int, *, is_alone: bool) -> Iterator[Candidate]:
         now_s = self.settings.grid.start_s(now)
-        required = (
-            self._waiting_for(source, queues.why(source), gain)
-            for gain, source in queues.best(queues.required, now_s, is_alone=is_alone)
-        )
+        ranked = {
+            group: (
+                self._waiting_for(source, queues.why(source), gain, now)
+                for gain, source in queues.best(queue, now_s, is_alone=is_alone)
+            )
+            for group, queue in ((_FIXED, queues.required), (_WORTH, queues.due))
+        }
         contacts = (self._contact(source, now) for _, source in queues.unseen.best(queues.unseen.soonest))
-        first, second = (contacts, required) if _is_turn_of_contacts(now) else (required, contacts)
-        yield from filter(None, first)
-        yield from filter(None, second)
-        for gain, source in queues.best(queues.due, now_s, is_alone=is_alone):
-            yield self._waiting_for(source, queues.why(source), gain)
+        groups: dict[int, Iterable[Candidate | None]] = {**ranked, _CONTACT: contacts}
+        for _, group in sorted((_place(group, now), group) for group in groups):
+            yield from filter(None, groups[group])
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
-            rank = (_GROUPS[Reason.SPEND], -gain, 0.0, source.source_id)
+            rank = (_SPARE, -gain, 0.0, source.source_id)
             yield Candidate(rank, source, Reason.SPEND, source.demands.priced[0])
 
     def _spare(self, sources: Iterable[PlannedSource], now: Chronon) -> Iterator[_Wanted]:
@@ -114,17 +110,20 @@ class Candidates:
             return None
         if source.last_seen_s is None:
             reason = Reason.RETRY if source.log.starts_s else Reason.FIRST_CONTACT
-            rank = (-1 if _is_turn_of_contacts(now) else 1, source.not_before_s, 0.0, source.source_id)
+            rank = (_place(_CONTACT, now), source.not_before_s, 0.0, source.source_id)
             return Candidate(rank, source, reason, source.demands.first_rule)
         if source.is_pushed(now_s) and now_s + 1e-9 >= self._due_times.safety_s(source):
-            return Candidate((2, 0.0, 0.0, source.source_id), source, Reason.SAFETY, source.demands.first_rule)
+            rank = (_place(_WORTH, now), 0.0, 0.0, source.source_id)
+            return Candidate(rank, source, Reason.SAFETY, source.demands.first_rule)
         return None
 
-    def _waiting_for(self, source: PlannedSource, due: DueTime | None, gain: float) -> Candidate:
+    @staticmethod
+    def _waiting_for(source: PlannedSource, due: DueTime | None, gain: float, now: Chronon) -> Candidate:
         """Return the candidate of a source that waits for room; ``gain`` is what a probe is worth over its price."""
+        group = _WORTH if due is None else _GROUPS.get(due.reason, _WORTH)
+        rank = (_place(group, now), -gain, 0.0, source.source_id)
         if due is None:
-            return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.first_rule)
-        rank = (_GROUPS.get(due.reason, 2), -gain, 0.0, source.source_id)
+            return Candidate(rank, source, Reason.DETECTION, source.demands.first_rule)
         return Candidate(rank, source, due.reason, due.rule, due.earliest_s)
 
     def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon, now_s: float) -> dict[str, Candidate]:
@@ -153,9 +152,9 @@ class Candidates:
                     ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
         return ranked
 
-    def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
+    def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now: Chronon) -> None:
         """Add sources without a harder demand, by the delay that a probe would save, divided by its price."""
-        week = self._due_times.week
+        week, now_s = self._due_times.week, self.settings.grid.start_s(now)
         planned = [source.source_id for source, _ in wanted if week is not None and source.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
         for source, due in wanted:
@@ -166,12 +165,13 @@ class Candidates:
             if gain is None:
                 gain = detection_index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)
-            ranked[source.source_id] = self._waiting_for(source, due, float(gain))
+            ranked[source.source_id] = self._waiting_for(source, due, float(gain), now)
 
 
-def _is_turn_of_contacts(now: Chronon) -> bool:
-    """Whether first contacts come before all others: probes at fixed times may take the whole budget for good."""
-    return turn(now) < _CONTACTS
+def _place(group: int, now: Chronon) -> int:
+    """Return the place of a group among those that wait for room, before deadlines if it is its turn."""
+    # Probes at fixed times may take the whole budget for good, and others would never have one.
+    return group - _SPARE if group in {_CONTACT, _WORTH} and turn(now) < _OTHERS_TURN else group
 
 
 def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[int, float, float, str]:

@@ -16,6 +16,8 @@ from proxyd.core.planning.policies.rule_demand import CountedAhead, RuleDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import DEFAULT_PRICE_ITEM_S, PlannerSettings
 
+REQUIRED = frozenset({Reason.OVERFLOW, Reason.DOE, Reason.EVERY})
+"""Reasons of probes that come before those worth their price."""
 LOOKAHEAD_CHRONONS = 60  # intervals that end within so many compete for the budget; those that end later can wait
 NEVER_CHRONONS = 10**9  # until a source that nothing wakes
 _LEAST_PRICE = 1e-9
@@ -155,9 +157,13 @@ class DueTimes:
         return self.have_come(self.detection_s(source), now) and not self.have_come(self.overflow_s(source), now)
 
     def most_overdue(self, source: PlannedSource, now: Chronon) -> DueTime | None:
-        """Return the earliest of the due times that have come."""
+        """Return the earliest of the due times that have come, of required probes if there are any."""
         late = [due for due in self.of(source) if self.have_come(due.due_s, now)]
-        return min(late, key=lambda due: due.due_s, default=None)
+        return min(late, key=lambda due: (due.reason not in REQUIRED, due.due_s), default=None)
+
+    def required_s(self, source: PlannedSource) -> float:
+        """Return when a probe of a source that was seen is required, in unix seconds."""
+        return min((due.due_s for due in self.of(source) if due.reason in REQUIRED), default=inf)
 
     def detection_s(self, source: PlannedSource) -> float:
         """Return when the waiting items of a source that was seen are worth the price of a probe."""

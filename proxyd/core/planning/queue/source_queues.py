@@ -15,11 +15,9 @@ from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTime, DueTimes
+from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, REQUIRED, DueTime, DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-
-_REQUIRED = (Reason.OVERFLOW, Reason.DOE, Reason.EVERY)
 
 
 class SourceQueues:
@@ -123,9 +121,11 @@ class SourceQueues:
         if due is None or due.reason is Reason.LEARNING:
             self._awake.add(source.source_id)
             return
-        queue = self.required if due.reason in _REQUIRED else self.due
+        queue = self.required if due.reason in REQUIRED else self.due
         queue.put(source, self._due_times.week, self._due_times.price_of(source), due.worth_per_s2)
         self._why[source.source_id] = due
+        if queue is self.due and (required_s := self._due_times.required_s(source)) < inf:
+            self._sleeping.put(source, self._settings.grid.chronon_at(required_s))
 
     def why(self, source: PlannedSource) -> DueTime | None:
         """Return why a source waits for room; ``None`` if for detection."""
