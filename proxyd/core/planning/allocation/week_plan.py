@@ -63,9 +63,11 @@ class WeekPlan:
             least_price=state.price_item_s * speed / state.slot_s,
             targets=state.targets and state.targets.times(speed / state.slot_s),
         )
-        allocator = ProbeAllocator(_demand_of(state), limits, now_s=-inf)
+        demand = _demand_of(state)
+        allocator = ProbeAllocator(demand, limits, now_s=-inf)
         most = None if state.most_per_s is None else state.most_per_s / speed * state.slot_s
-        if most is not None and np.any(allocator.loads() > most):
+        # In even weeks sources come at any time, and loads differ only by where their cycles are counted from.
+        if most is not None and not (demand.is_even and np.ptp(most) == 0) and np.any(allocator.loads() > most):
             allocator.reprice(replace(limits, capacity=most), now_s=-inf)
         return cls(state, allocator)
 
