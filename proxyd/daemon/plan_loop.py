@@ -157,6 +157,7 @@ class PlanLoop:
         self._begun_s: float | None = None
         self._wake = Signal()
         self._stopped = False
+        self._is_overdrawn = False
 
     async def run(self) -> None:
         """Plan until ``stop``."""
@@ -196,6 +197,7 @@ class PlanLoop:
         made_s = self._clock.time_s()
         await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
         fleet = await in_parts(self._decider.snapshot(made_s))
+        self._tell_if_overdrawn(fleet.asked_per_s)
         began_s = self._clock.monotonic_s()
         made = await self._compute(fleet.plan_and_state, len(fleet.source_ids))
         if made is None:
@@ -212,6 +214,18 @@ class PlanLoop:
         log.info(
             "planned the week", sources=len(fleet.source_ids), price_item_hours=round(week.price_item_s / 3600.0, 4)
         )
+
+    def _tell_if_overdrawn(self, asked_per_s: float) -> None:
+        """Say once that fixed times ask for more than the budget, which keeps none of them."""
+        budget_per_s = self._decider.planner.settings.budget.mean_per_s
+        was_overdrawn, self._is_overdrawn = self._is_overdrawn, asked_per_s > budget_per_s
+        if self._is_overdrawn and not was_overdrawn:
+            log.warning(
+                "EVERY, UNIFORM, DOE, SUP and fbSUP ask for more probes than the budget has: all of them come late; "
+                "raise `budget` or ask for fewer",
+                asked_per_minute=round(60.0 * asked_per_s, 2),
+                budget_per_minute=round(60.0 * budget_per_s, 2),
+            )
 
 
 async def in_parts(work: Chunked[_T]) -> _T:

@@ -59,7 +59,7 @@ class Fleet:
         self._targets: dict[str, tuple[int, Target]] = {}
         self._hosts: dict[str, int] = {}
         self._asked_of: dict[str, float] = {}  # by host
-        self._asked_per_s = 0.0
+        self.asked_per_s = 0.0  # by rules that are not planned by the week
         self._chronon_s = known.grid.length_s
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Fleet:
         for source in planned:
             demands, host = source.demands, source.host
             asked_per_s = 0.0 if demands.only_detects else demands.demand_per_s(length_s)
-            self._asked_per_s += asked_per_s
+            self.asked_per_s += asked_per_s
             self._asked_of[host] = self._asked_of.get(host, 0.0) + asked_per_s
             names, declared = tuple(demands.in_week), sources.get(source.source_id)
             # a declaration may have removed a rule since the last part, whose sources are not placed again yet
@@ -131,7 +131,7 @@ class Fleet:
         self._host_per_s = np.array([max(0.1 * most, most - asked) for most, asked in most_per_s])
         first_s = (self._week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S
         slots_s = self._cycle.time_s(first_s + SLOT_S * np.arange(round(WEEK_S / SLOT_S))).tolist()
-        self._spare_per_s = np.array(settings.spare_per_s(slots_s, self._asked_per_s))
+        self._spare_per_s = np.array(settings.spare_per_s(slots_s, self.asked_per_s))
         return self
 
     @property

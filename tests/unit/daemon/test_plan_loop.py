@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxyd.base.metrics import Metrics
+from proxyd.core.model.chronon import Budget
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.fleet_state import FleetState, unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
@@ -50,6 +52,18 @@ async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_ofte
     assert found.planner.week is not first
     plan_loop.stop()
     await task
+
+
+@pytest.mark.parametrize("clause", ["SET EVERY 30 SECONDS", "SET POLICY UNIFORM(30 SECONDS)"])
+async def test_it_says_once_that_fixed_times_ask_for_more_than_the_budget(clause: str) -> None:
+    short = decider(declaration(source("s"), rule("r", clauses=clause)), now_s=T0, budget=Budget(1.0 / 60.0))
+    for found, times in ((await known(), 0), (short, 1)):
+        await Drive(found).see(changed("s", [item(str(n), T0 - 3600.0 * n) for n in range(1, 20)], T0))
+        plan_loop = PlanLoop(found, FakeClock(T0), Metrics(), KeptPlan(), every_s=60.0, compute=at_once)
+        with capture_logs() as logged:
+            await plan_loop.plan()
+            await plan_loop.plan()
+        assert [each["asked_per_minute"] for each in logged if each["log_level"] == "warning"] == [2.0] * times
 
 
 async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_learned() -> None:
