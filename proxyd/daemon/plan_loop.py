@@ -216,7 +216,7 @@ class PlanLoop:
         )
 
     def _tell_if_overdrawn(self, asked_per_s: float) -> None:
-        """Say once that fixed times ask for more than the budget, which keeps none of them."""
+        """Say once that fixed times ask for more than the budget has; then all of them come late."""
         budget_per_s = self._decider.planner.settings.budget.mean_per_s
         was_overdrawn, self._is_overdrawn = self._is_overdrawn, asked_per_s > budget_per_s
         if self._is_overdrawn and not was_overdrawn:
