@@ -56,6 +56,10 @@ class DoeDemand(RuleDemand):
         """Return the next probe of the plan, if the number allows it then."""
         return self.next_s(self._last_s(source.last_s), source.doe_s(self.probes, self.per_s))
 
+    def worth_per_s2(self, source: SeenSource, due_s: float) -> float:
+        """Return its worth by which sources rank that are late by the same part of their gaps, however they change."""
+        return 2.0 * (self.probes / self.per_s) ** 2
+
     def _last_s(self, seen_s: float) -> float:
         """Return when the last probe that saw the source started: its length must not be lost from each gap."""
         return max((start_s for start_s in self.starts.starts_s if start_s <= seen_s), default=seen_s)

@@ -133,6 +133,10 @@ class LongestGapDemand(RuleDemand):
         """Return when the gap ends."""
         return source.last_s + self.gap_s
 
+    def worth_per_s2(self, source: SeenSource, due_s: float) -> float:
+        """Return its worth by which sources rank that are late by the same part of their gaps, however they change."""
+        return 2.0 / self.gap_s**2
+
     def demand_per_s(self, length_s: float) -> float:
         """Return one probe in each gap."""
         return 1.0 / max(self.gap_s, length_s)

@@ -86,3 +86,20 @@ def test_probes_at_fixed_times_leave_a_tenth_of_the_budget_to_others(
             found.finish(planned.probe.source_id, planned.start_s, seen=True)
     assert made.total() == 200
     assert made[False] == 20 if others > 1 else 1 <= made[False] <= 20
+
+
+def test_where_the_budget_is_short_all_gaps_grow_alike_however_often_sources_change() -> None:
+    settings = PlannerSettings(GRID, Budget(0.1), price_item_s=1e9, overflow=1.0, host_spacing_s=0.0, spend=False)
+    found, made = Planner(settings), Counter[str]()
+    for number in range(40):
+        demands = Demands([DetectionDemand("r"), LongestGapDemand("r", GAP_S if number % 2 else 2 * GAP_S)])
+        log, rate_per_s = ProbeLog(PolitenessBudget(60.0)), 10.0 ** -(number % 9)
+        found.put(PlannedSource(f"s{number}", "s", log, demands, rate_per_s, last_seen_s=0.0), now=0)
+    for now in range(60, 860):
+        for planned in found.choose(now).probes:
+            made[planned.probe.source_id] += 1
+            found.finish(planned.probe.source_id, planned.start_s, seen=True)
+    often, seldom = ([made[f"s{number}"] for number in range(first, 40, 2)] for first in (1, 0))
+    assert max(often) - min(often) <= 3
+    assert max(seldom) - min(seldom) <= 3
+    assert sum(often) > 1.7 * sum(seldom)
