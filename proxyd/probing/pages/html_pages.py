@@ -131,7 +131,7 @@ def parse_html_page(text: str, url: str, page_class: PageClass, languages: Langu
     ``<time>``, and for a URL its ``href`` or ``src``, if it has them. Raises ``UnreadableDocumentError`` or
     ``SelectorError``: the page has none of the content that the class reads.
     """
-    page = _page(text, page_class)
+    page = _page(text, page_class, url)
     rows = [page] if page_class.each is None else _rows(page, page_class.each)
     values = [list(_values(row, page_class.fields)) for row in rows]
     if not any(value is not None for row in values for value in row):
@@ -196,14 +196,14 @@ VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
 """The function that makes each reader's element from HTML and a tag name."""
 
 
-def _page(text: str, page_class: PageClass) -> _Views:
+def _page(text: str, page_class: PageClass, url: str) -> _Views:
     text = clean(_limit_text(text))
     readers = {each.extraction.reader for each in page_class.fields if each.extraction}
     if page_class.each is not None:
         readers.add(page_class.each.reader)
     views: dict[Reader, PageRow] = {}
     for reader in readers:
-        view = VIEWS[reader](text, "html")
+        view = price_view(text, url=url) if reader is Reader.PRICE else VIEWS[reader](text, "html")
         if view is None:
             raise UnreadableDocumentError("the web page cannot be read")
         views[reader] = view

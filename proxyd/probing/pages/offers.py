@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -66,15 +67,15 @@ class _ProductRow:
         return self.node.tag or "", self.node.html or ""
 
 
-def price_view(text: str, _tag: str = "html") -> PageRow | None:
-    """Return an element for the PRICE reader."""
+def price_view(text: str, _tag: str = "html", url: str = "") -> PageRow | None:
+    """Return an element for the PRICE reader; of several offers it takes the one whose address is that of the page."""
     owner = LexborHTMLParser(text)
-    return None if owner.root is None else _ProductRow(_product(owner.root, text), owner.root, owner)
+    return None if owner.root is None else _ProductRow(_product(owner.root, text, url), owner.root, owner)
 
 
-def _product(root: LexborNode, text: str) -> _Product:
+def _product(root: LexborNode, text: str, url: str) -> _Product:
     """Return the product by the first notation that states a price; the others fill in missing facts."""
-    notations = (_of_linked_data(json_ld_documents(root)), _of_microdata(root), _of_open_graph(text))
+    notations = (_of_linked_data(json_ld_documents(root), url), _of_microdata(root), _of_open_graph(text))
     if not any(each.is_found for each in notations):
         return _Product()
     found = sorted(notations, key=lambda each: each.price is None)
@@ -90,22 +91,37 @@ def _product(root: LexborNode, text: str) -> _Product:
 # ---- JSON-LD
 
 
-def _of_linked_data(documents: Sequence[Json]) -> _Product:
-    offered = list(_offers(documents))
+def _of_linked_data(documents: Sequence[Json], url: str) -> _Product:
+    pairs = sorted(_offers(documents), key=lambda pair: _distance(pair, url))
+    offered = [_offer(*pair) for pair in pairs]
     known = next((each for each in offered if each.price is not None), None)
     return known or next((each for each in offered if each.is_found), _Product())
 
 
-def _offers(documents: Sequence[Json]) -> Iterator[_Product]:
-    """Yield the offers of products, those that are nested least first; then offers that stand by themselves."""
+def _distance(nodes: Sequence[_Node], url: str) -> int:
+    """Return how far the address that an offer states is from that of the page: variants differ in path or query."""
+    stated = _first(nodes, "url")
+    if stated is None:
+        return 1
+    try:
+        own, shown = urlsplit(urljoin(url, str(stated))), urlsplit(url)
+        query = set(parse_qsl(own.query))
+        is_shown = own.path.rstrip("/") == shown.path.rstrip("/") and query <= set(parse_qsl(shown.query))
+    except ValueError:
+        return 1
+    return -len(query) if is_shown else 1
+
+
+def _offers(documents: Sequence[Json]) -> Iterator[tuple[_Node, _Node]]:
+    """Yield the offers of products with what names them, those that are nested least first; then other offers."""
     nodes = list(_nodes(documents))
     for node in nodes:
         for offer in _dicts(node.get("offers")):
-            yield _offer(offer, node)
+            yield offer, node
     for node in nodes:
         types = node.get("@type")
         if _OFFERS.intersection(each for each in _list_offers(types) if isinstance(each, str)):
-            yield _offer(node, next(_dicts(node.get("itemOffered")), node))
+            yield node, next(_dicts(node.get("itemOffered")), node)
 
 
 def _nodes(documents: Sequence[Json]) -> Iterator[_Node]:

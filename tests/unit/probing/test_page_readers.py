@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -57,6 +58,27 @@ def test_linked_data_may_be_wrapped_as_in_older_pages(script: str) -> None:
 def test_linked_data_that_is_broken_in_a_usual_way_is_read(script: str) -> None:
     page = parse_html_page(f"<script type='application/ld+json'>{script}</script>", "https://example.org/", PRICE)
     assert page.items[0].fields == {"price": 5}
+
+
+VARIANTS = [{"@type": "Offer", "price": price, "url": f"https://x.example/p?variant={price}"} for price in (10, 20)]
+COLOURS = [{"name": name, "url": f"/p/{name}", "offers": {"price": len(name)}} for name in ("red", "green")]
+
+
+@pytest.mark.parametrize(
+    ("offered", "url", "price"),
+    [
+        ({"offers": VARIANTS}, "https://x.example/p", 10),
+        ({"offers": VARIANTS}, "https://x.example/p?variant=20&utm_source=a", 20),
+        ({"offers": VARIANTS}, "https://x.example/p?variant=30", 10),
+        ({"@type": "ProductGroup", "hasVariant": COLOURS}, "https://x.example/p/green/", 5),
+        ({"@type": "ProductGroup", "hasVariant": COLOURS}, "https://x.example/p", 3),
+        ([{"url": "/other", "offers": {"price": 1}}, {"url": "/p", "offers": {"price": 2}}], "https://x.example/p", 2),
+        ({"url": "http://[", "offers": {"price": 1}}, "https://x.example/p", 1),
+    ],
+)
+def test_of_several_offers_the_one_at_the_address_of_the_page_counts(offered: object, url: str, price: int) -> None:
+    page = parse_html_page(f"<script type='application/ld+json'>{json.dumps(offered)}</script>", url, PRICE)
+    assert page.items[0].fields == {"price": price}
 
 
 @pytest.mark.parametrize(
