@@ -31,13 +31,21 @@ _UNSAFE = ("fsync=off", "full_page_writes=off", "autovacuum=off")  # nobody cuts
 _MIGRATED, _SHARED = "migrated", "postgresql.json"
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
     """Return a port that nobody listens on, below those that the system gives to connections and to port 0.
 
-    So nothing takes it before the caller listens there, or while a server that keeps its port is restarted.
+    So nothing takes it before the caller listens there, or while a server that keeps its port is restarted; none is
+    given twice in a run.
     """
-    for _ in range(1000):
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    for _ in range(10_000):
         port = secrets.randbelow(_PORTS) + _FIRST_PORT
+        if port in _given or port % int(workers) != int(worker.removeprefix("gw")):
+            continue
+        _given.add(port)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
