@@ -92,14 +92,7 @@ class FleetDemand:
     # newest one; the shape is 0 for all others, shape (sources, 3)
     gaps: Floats | None = None
 
-    @property
-    def is_even(self) -> bool:
-        """Whether no slot of the week differs from another."""
-        curves = (self.shapes,) if self.importance is None else (self.shapes, np.atleast_2d(self.importance))
-        return not any(np.ptp(each, axis=1).max(initial=0.0) > _EVEN_WEEK for each in curves)
 
-
-_EVEN_WEEK = 1e-9  # by so much the factors of its slots differ at most
 _ROUNDS, _FOLLOWING_ROUNDS = 16, 8  # steps of the subgradient method: in all, and from the prices of an earlier plan
 _VARIANTS = 8  # the last steps, whose timetables are kept; the number of rounds is a multiple of this
 _STEP = 0.5  # the first step, of the logarithm of a price; later ones fall with the root of their number
