@@ -18,7 +18,7 @@ from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, REQUIRED, D
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import SlotAllocator
-from proxyd.core.planning.queue.source_queues import SourceQueues
+from proxyd.core.planning.queue.source_queues import ReadyQueue, SourceQueues
 
 _FIXED, _CONTACT, _WORTH, _SPARE = 1, 2, 3, 4  # the order of those that wait for room; deadlines are 0
 _GROUPS = {**dict.fromkeys(REQUIRED, _FIXED), Reason.SPEND: _SPARE, Reason.LEARNING: _SPARE}
@@ -81,20 +81,23 @@ class Candidates:
 
     def _by_worth(self, queues: SourceQueues, now: Chronon, most_spare: int, *, is_alone: bool) -> Iterator[Candidate]:
         now_s = self.settings.grid.start_s(now)
-        ranked = {
-            group: (
-                self._waiting_for(source, queues.why(source), gain, now)
-                for gain, source in queues.best(queue, now_s, is_alone=is_alone)
-            )
-            for group, queue in ((_FIXED, queues.required), (_WORTH, queues.due))
-        }
         contacts = (self._contact(source, now) for _, source in queues.unseen.best(queues.unseen.soonest))
-        groups: dict[int, Iterable[Candidate | None]] = {**ranked, _CONTACT: contacts}
-        for _, group in sorted((_place(group, now), group) for group in groups):
+        groups: dict[int, Iterator[Candidate | None]] = {
+            _FIXED: self._of_queue(queues, queues.required, now, is_alone=is_alone),
+            _CONTACT: contacts,
+            _WORTH: self._of_queue(queues, queues.due, now, is_alone=is_alone),
+        }
+        for group in sorted(groups, key=lambda group: _place(group, now)):
             yield from filter(None, groups[group])
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
             rank = (_SPARE, -gain, 0.0, source.source_id)
             yield Candidate(rank, source, Reason.SPEND, source.demands.priced[0])
+
+    def _of_queue(
+        self, queues: SourceQueues, queue: ReadyQueue, now: Chronon, *, is_alone: bool
+    ) -> Iterator[Candidate]:
+        for gain, source in queues.best(queue, self.settings.grid.start_s(now), is_alone=is_alone):
+            yield self._waiting_for(source, queues.why(source), gain, now)
 
     def _spare(self, sources: Iterable[PlannedSource], now: Chronon) -> Iterator[_Wanted]:
         """Yield those that may have what others leave of the budget."""
