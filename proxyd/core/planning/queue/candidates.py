@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.kernels.golden_turns import turn
 from proxyd.core.planning.policies.demands import detection_index
 from proxyd.core.planning.policies.rule_demand import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, REQUIRED, DueTime, DueTimes
@@ -20,11 +19,15 @@ from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import SlotAllocator
 from proxyd.core.planning.queue.source_queues import ReadyQueue, SourceQueues
 
-_FIXED, _CONTACT, _WORTH, _SPARE = 1, 2, 3, 4  # the order of those that wait for room; deadlines are 0
+_FIXED, _CONTACT, _WORTH, _SPARE = 1, 2, 3, 4  # the places of those that wait for room; deadlines are 0
 _GROUPS = {**dict.fromkeys(REQUIRED, _FIXED), Reason.SPEND: _SPARE, Reason.LEARNING: _SPARE}
 _MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due: a chronon looks at so many, and at more for each probe
-_OTHERS_TURN = 0.1  # of all chronons
+_GOLDEN, _ALL = 0x9E3779B97F4A7C15, 2**64  # the golden ratio spreads their turns evenly over any run of chronons
+_OTHERS_TURN = _ALL // 10
+_USUALLY = {group: group for group in (_FIXED, _CONTACT, _WORTH, _SPARE)}
+_IN_TURN = {**_USUALLY, _CONTACT: -2, _WORTH: -1}
 _Wanted: TypeAlias = tuple[PlannedSource, DueTime]
+_Places: TypeAlias = Mapping[int, int]
 
 
 class Candidate(NamedTuple):
@@ -46,18 +49,18 @@ class Candidates:
 
     def of(self, sources: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return the candidates of ``now`` among some sources, by source."""
-        now_s = self.settings.grid.start_s(now)
+        now_s, places = self.settings.grid.start_s(now), _places(now)
         ranked = self._by_deadline(sources, now, now_s)
         for source in sources:
             if source.asked is not None:
                 rank = (0, float(now), 0.0, source.source_id)
                 ranked[source.source_id] = Candidate(rank, source, source.asked, source.demands.first_rule)
         for source in sources:
-            if source.source_id not in ranked and (candidate := self._contact(source, now)) is not None:
+            if source.source_id not in ranked and (candidate := self._contact(source, now_s, places)) is not None:
                 ranked[source.source_id] = candidate
         others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
         overdue = ((source, self._due_times.most_overdue(source, now)) for source in others)
-        self._rank(ranked, [(source, due) for source, due in overdue if due is not None], now)
+        self._rank(ranked, [(source, due) for source, due in overdue if due is not None], now_s, places)
         return ranked
 
     def hardest(
@@ -67,7 +70,7 @@ class Candidates:
         looked_at = [sources[source_id] for source_id in sorted(awake) if source_id not in in_flight]
         ranked = self.of(looked_at, now)
         others = (source for source in looked_at if source.source_id not in ranked)
-        self._rank(ranked, [*self._spare(others, now)], now)
+        self._rank(ranked, [*self._spare(others, now)], self.settings.grid.start_s(now), _places(now))
         return sorted(ranked.values(), key=attrgetter("rank"))
 
     def waiting(
@@ -81,23 +84,23 @@ class Candidates:
 
     def _by_worth(self, queues: SourceQueues, now: Chronon, most_spare: int, *, is_alone: bool) -> Iterator[Candidate]:
         now_s = self.settings.grid.start_s(now)
-        contacts = (self._contact(source, now) for _, source in queues.unseen.best(queues.unseen.soonest))
+        places = _places(now)
         groups: dict[int, Iterator[Candidate | None]] = {
-            _FIXED: self._of_queue(queues, queues.required, now, is_alone=is_alone),
-            _CONTACT: contacts,
-            _WORTH: self._of_queue(queues, queues.due, now, is_alone=is_alone),
+            _FIXED: self._of_queue(queues, queues.required, now_s, places, is_alone=is_alone),
+            _CONTACT: (self._contact(source, now_s, places) for _, source in queues.unseen.best(queues.unseen.soonest)),
+            _WORTH: self._of_queue(queues, queues.due, now_s, places, is_alone=is_alone),
         }
-        for group in sorted(groups, key=lambda group: _place(group, now)):
+        for group in sorted(groups, key=places.__getitem__):
             yield from filter(None, groups[group])
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
             rank = (_SPARE, -gain, 0.0, source.source_id)
             yield Candidate(rank, source, Reason.SPEND, source.demands.priced[0])
 
     def _of_queue(
-        self, queues: SourceQueues, queue: ReadyQueue, now: Chronon, *, is_alone: bool
+        self, queues: SourceQueues, queue: ReadyQueue, now_s: float, places: _Places, *, is_alone: bool
     ) -> Iterator[Candidate]:
-        for gain, source in queues.best(queue, self.settings.grid.start_s(now), is_alone=is_alone):
-            yield self._waiting_for(source, queues.why(source), gain, now)
+        for gain, source in queues.best(queue, now_s, is_alone=is_alone):
+            yield self._waiting_for(source, queues.why(source), gain, places)
 
     def _spare(self, sources: Iterable[PlannedSource], now: Chronon) -> Iterator[_Wanted]:
         """Yield those that may have what others leave of the budget."""
@@ -106,25 +109,24 @@ class Candidates:
             if (spare_s := self._due_times.spare_from_s(source)) < stop_s:
                 yield source, DueTime(spare_s, Reason.SPEND, source.demands.priced[0])
 
-    def _contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
+    def _contact(self, source: PlannedSource, now_s: float, places: _Places) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
-        now_s = self.settings.grid.start_s(now)
         if now_s + 1e-9 < source.demands.earliest_s:
             return None
         if source.last_seen_s is None:
             reason = Reason.RETRY if source.log.starts_s else Reason.FIRST_CONTACT
-            rank = (_place(_CONTACT, now), source.not_before_s, 0.0, source.source_id)
+            rank = (places[_CONTACT], source.not_before_s, 0.0, source.source_id)
             return Candidate(rank, source, reason, source.demands.first_rule)
         if source.is_pushed(now_s) and now_s + 1e-9 >= self._due_times.safety_s(source):
-            rank = (_place(_WORTH, now), 0.0, 0.0, source.source_id)
+            rank = (places[_WORTH], 0.0, 0.0, source.source_id)
             return Candidate(rank, source, Reason.SAFETY, source.demands.first_rule)
         return None
 
     @staticmethod
-    def _waiting_for(source: PlannedSource, due: DueTime | None, gain: float, now: Chronon) -> Candidate:
+    def _waiting_for(source: PlannedSource, due: DueTime | None, gain: float, places: _Places) -> Candidate:
         """Return the candidate of a source that waits for room; ``gain`` is what a probe is worth over its price."""
         group = _WORTH if due is None else _GROUPS.get(due.reason, _WORTH)
-        rank = (_place(group, now), -gain, 0.0, source.source_id)
+        rank = (places[group], -gain, 0.0, source.source_id)
         if due is None:
             return Candidate(rank, source, Reason.DETECTION, source.demands.first_rule)
         return Candidate(rank, source, due.reason, due.rule, due.earliest_s)
@@ -155,9 +157,9 @@ class Candidates:
                     ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
         return ranked
 
-    def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now: Chronon) -> None:
+    def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float, places: _Places) -> None:
         """Add sources without a harder demand, by the delay that a probe would save, divided by its price."""
-        week, now_s = self._due_times.week, self.settings.grid.start_s(now)
+        week = self._due_times.week
         planned = [source.source_id for source, _ in wanted if week is not None and source.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
         for source, due in wanted:
@@ -168,13 +170,14 @@ class Candidates:
             if gain is None:
                 gain = detection_index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)
-            ranked[source.source_id] = self._waiting_for(source, due, float(gain), now)
+            ranked[source.source_id] = self._waiting_for(source, due, float(gain), places)
 
 
-def _place(group: int, now: Chronon) -> int:
-    """Return the place of a group among those that wait for room, before deadlines if it is its turn."""
+def _places(now: Chronon) -> _Places:
+    """Return the place of each group among those that wait for room; some come before deadlines if it is their turn."""
     # Probes at fixed times may take the whole budget for good, and others would never have one.
-    return group - _SPARE if group in {_CONTACT, _WORTH} and turn(now) < _OTHERS_TURN else group
+    is_turn = now * _GOLDEN % _ALL < _OTHERS_TURN
+    return _IN_TURN if is_turn else _USUALLY
 
 
 def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[int, float, float, str]:
