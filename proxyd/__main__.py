@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-_OBJECTS = 50_000  # new ones, after which garbage is looked for; a daemon sets its own
+_COLLECTIONS = 50_000, 2, 2  # as seldom among old objects as usual; a daemon sets its own
 
 
 def main() -> int:
@@ -13,7 +13,7 @@ def main() -> int:
     # cores the weeks of 1,000 sources took ten times the processor time
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # noqa: TID251 - set for numpy, not read
     # What is imported stays: looking for garbage in it over and over took a tenth of the start
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(*_COLLECTIONS)
     # It is imported here and not above: parser processes import the main module again, and need none of it
     from proxyd.cli.main import main as run
 

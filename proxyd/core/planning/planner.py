@@ -83,7 +83,7 @@ class Planner:
         """Choose within a part of the budget from now on, 0 to 1; other planners have the rest."""
         self.budget_part = part
         self.settings = replace(self._whole, budget=self._whole.budget.times(part))
-        self._candidates.settings = self.settings
+        self._candidates.use(self.settings)
 
     def announce(self, week: WeekPlan) -> None:
         """Let a plan that will be taken over follow every probe from now on."""

@@ -16,7 +16,7 @@ from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDeliver
 from proxyd.core.model.field_values import iso_time, with_local_times
 from proxyd.core.model.text_blocks import readable
 from proxyd.core.rules.answers.shown_events import OF_ITEMS
-from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
+from proxyd.core.rules.programs.message_program import MARKED_UP, MOST_TOLD, heading, notifications_of, title_of
 from proxyd.core.texts.safe_text import is_web, one_line
 
 _MOST_ITEMS = 1000
@@ -26,7 +26,6 @@ _MOST_VALUE = 2000
 _BETWEEN = " · "  # columns of a row in a chat
 _TITLE = f"{OF_ITEMS}title"
 _SUMMARIES = (f"{OF_ITEMS}description", f"{OF_ITEMS}content")
-_MARKED_UP = frozenset(_SUMMARIES)
 _MOST_SUMMARY = 500
 _WORDED = frozenset(
     {"title", "heading", "headline", "name", "subject", "link", "url"}
@@ -273,7 +272,7 @@ def _column_texts(item: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterat
         if "to" in change:
             yield f"{_BETWEEN}{name.rpartition('.')[2]}: {_shown(change['from'])} → {_shown(change['to'])}"
         elif "difference" not in change and not _is_before(name, changes):
-            text = _in_line(readable(value) if name in _MARKED_UP else _shown(value))
+            text = _in_line(readable(value) if name in MARKED_UP else _shown(value))
             words = text if short.lower() in _WORDED else f"{one_line(short.replace(OF_ITEMS, ''))}: {text}"
             yield f" {text}" if is_web(text) and short.lower() in _WORDED else _BETWEEN + words
 
@@ -288,7 +287,7 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
     changes = data.get("changes", ())
     for n, (line, item) in enumerate(zip(_lines(data), data.get("items", ()), strict=False)):
         told = () if data.get("message", {}).get("is_named") or not item.get("source.trouble") else _IN_THE_SENTENCE
-        read = {n: readable(v) if n in _MARKED_UP else v for n, v in item.items() if n not in told}
+        read = {n: readable(v) if n in MARKED_UP else v for n, v in item.items() if n not in told}
         shown = {n: _in_line(_shown(value)) for n, value in _with_short_names(read).items() if value not in (None, "")}
         link = next((shown[name] for name in ("link", "url") if is_web(shown.get(name, ""))), "")
         changed = _with_short_names(changes[n]) if n < len(changes) else {}

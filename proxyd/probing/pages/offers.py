@@ -18,6 +18,8 @@ from proxyd.probing.pages.page_values import PageRow, Raw, text_blocks
 _MOST_NODES = 20_000  # JSON objects and lists of a page
 _MOST_OFFERS = 100  # members of one list
 _MOST_NODES_OF_A_VALUE = 1_000  # elements may stand in each other, so a longer one would be read many times
+_LONGEST_ADDRESS = 2_048
+_ELSEWHERE = 1  # the distance of an offer whose address is not that of the page, or that has none
 _PRICES = ("price", "lowPrice", "minPrice")
 _OFFERS = frozenset({"Offer", "AggregateOffer"})
 _NOT_OFFERED = frozenset(
@@ -92,24 +94,35 @@ def _product(root: LexborNode, text: str, url: str) -> _Product:
 
 
 def _of_linked_data(documents: Sequence[Json], url: str) -> _Product:
-    pairs = sorted(_offers(documents), key=lambda pair: _distance(pair, url))
-    offered = [_offer(*pair) for pair in pairs]
-    known = next((each for each in offered if each.price is not None), None)
-    return known or next((each for each in offered if each.is_found), _Product())
+    pairs = list(_offers(documents))
+    distances = _distances(pairs, url)
+    nearest = min(distances, default=_ELSEWHERE)
+    shown = [_offer(*pair) for pair, distance in zip(pairs, distances, strict=True) if distance == nearest]
+    known = next((each for each in shown if each.price is not None), None)
+    return known or next((each for each in shown if each.is_found), _Product())
 
 
-def _distance(nodes: Sequence[_Node], url: str) -> int:
-    """Return how far the address that an offer states is from that of the page: variants differ in path or query."""
-    stated = _first(nodes, "url")
-    if stated is None:
-        return 1
+def _distances(pairs: Sequence[tuple[_Node, _Node]], url: str) -> list[int]:
+    """Return how far the address that each offer states is from that of the page; variants differ in path or query."""
+    page, found = _address(url, url), dict[Raw, int]()
+    stated = [_first(pair, "url") for pair in pairs]
+    for each in dict.fromkeys(stated):
+        own = _address(str(each), url) if each is not None else None
+        is_shown = own is not None and page is not None and own[0] == page[0] and own[1] <= page[1]
+        found[each] = -len(own[1]) if own is not None and is_shown else _ELSEWHERE
+    return [found[each] for each in stated]
+
+
+def _address(stated: str, url: str) -> tuple[tuple[str, str], set[tuple[str, str]]] | None:
+    """Return the host and the path of an address, and its parameters; ``None`` if it is none, or too long."""
+    if len(stated) > _LONGEST_ADDRESS:
+        return None
     try:
-        own, shown = urlsplit(urljoin(url, str(stated))), urlsplit(url)
-        query = set(parse_qsl(own.query))
-        is_shown = own.path.rstrip("/") == shown.path.rstrip("/") and query <= set(parse_qsl(shown.query))
+        parts = urlsplit(urljoin(url, stated))
     except ValueError:
-        return 1
-    return -len(query) if is_shown else 1
+        return None
+    host = (parts.hostname or "").removeprefix("www.")
+    return (host, parts.path.rstrip("/")), set(parse_qsl(parts.query))
 
 
 def _offers(documents: Sequence[Json]) -> Iterator[tuple[_Node, _Node]]:

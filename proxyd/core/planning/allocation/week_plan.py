@@ -26,7 +26,6 @@ from proxyd.core.rates.week_bins import HOUR_S, MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
 
 _MOST_TRADES = 8
-_EVEN = 1e-9  # factors of slots that differ by less are equal
 
 
 class WeekPlan:
@@ -64,11 +63,9 @@ class WeekPlan:
             least_price=state.price_item_s * speed / state.slot_s,
             targets=state.targets and state.targets.times(speed / state.slot_s),
         )
-        demand = _demand_of(state)
-        allocator = ProbeAllocator(demand, limits, now_s=-inf)
+        allocator = ProbeAllocator(_demand_of(state), limits, now_s=-inf)
         most = None if state.most_per_s is None else state.most_per_s / speed * state.slot_s
-        # In even weeks sources come at any time, and loads differ only by where their cycles are counted from.
-        if most is not None and not (_is_even(demand) and np.ptp(most) == 0) and np.any(allocator.loads() > most):
+        if most is not None and np.any(allocator.loads() > most):
             allocator.reprice(replace(limits, capacity=most), now_s=-inf)
         return cls(state, allocator)
 
@@ -427,12 +424,6 @@ def _demand_of(state: FleetState) -> FleetDemand:
         losses=[losses[number] for number in loss.tolist()],
         gaps=_gaps(state),
     )
-
-
-def _is_even(demand: FleetDemand) -> bool:
-    """Return whether no slot of the week differs from another."""
-    curves = (demand.shapes,) if demand.importance is None else (demand.shapes, np.atleast_2d(demand.importance))
-    return not any(np.ptp(each, axis=1).max(initial=0.0) > _EVEN for each in curves)
 
 
 def _gaps(state: FleetState) -> Floats | None:

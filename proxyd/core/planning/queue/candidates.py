@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from math import inf
+from math import floor, inf
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -22,10 +22,10 @@ from proxyd.core.planning.queue.source_queues import ReadyQueue, SourceQueues
 _FIXED, _CONTACT, _WORTH, _SPARE = 1, 2, 3, 4  # the places of those that wait for room; deadlines are 0
 _GROUPS = {**dict.fromkeys(REQUIRED, _FIXED), Reason.SPEND: _SPARE, Reason.LEARNING: _SPARE}
 _MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due: a chronon looks at so many, and at more for each probe
-_GOLDEN, _ALL = 0x9E3779B97F4A7C15, 2**64  # the golden ratio spreads their turns evenly over any run of chronons
-_OTHERS_TURN = _ALL // 10
+_OTHERS_TURN = 0.1  # of all probes
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0  # spreads their turns evenly over any run of probes
 _USUALLY = {group: group for group in (_FIXED, _CONTACT, _WORTH, _SPARE)}
-_IN_TURN = {**_USUALLY, _CONTACT: -2, _WORTH: -1}
+_IN_TURN = {**_USUALLY, _CONTACT: 1, _WORTH: 2, _FIXED: 3}
 _Wanted: TypeAlias = tuple[PlannedSource, DueTime]
 _Places: TypeAlias = Mapping[int, int]
 
@@ -41,15 +41,24 @@ class Candidate(NamedTuple):
 
 
 class Candidates:
-    """Ranks sources: intervals and fixed probes by deadline, first contacts, then by the delay that a probe saves."""
+    """Ranks sources: by deadline, at fixed times, first contacts, then by the delay that a probe saves.
+
+    In a tenth of the chronons first contacts and detection come before fixed times, which may ask for the whole budget.
+    """
 
     def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
-        self.settings = settings
         self._due_times = due_times
+        self.use(settings)
+
+    def use(self, settings: PlannerSettings) -> None:
+        """Rank by other settings from now on."""
+        self.settings = settings
+        # of a small budget only some chronons have a probe, and turns go by these
+        self._granted = min(1.0, settings.budget.mean_per_s * settings.grid.length_s)
 
     def of(self, sources: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return the candidates of ``now`` among some sources, by source."""
-        now_s, places = self.settings.grid.start_s(now), _places(now)
+        now_s, places = self.settings.grid.start_s(now), self._places(now)
         ranked = self._by_deadline(sources, now, now_s)
         for source in sources:
             if source.asked is not None:
@@ -70,13 +79,13 @@ class Candidates:
         looked_at = [sources[source_id] for source_id in sorted(awake) if source_id not in in_flight]
         ranked = self.of(looked_at, now)
         others = (source for source in looked_at if source.source_id not in ranked)
-        self._rank(ranked, [*self._spare(others, now)], self.settings.grid.start_s(now), _places(now))
+        self._rank(ranked, [*self._spare(others, now)], self.settings.grid.start_s(now), self._places(now))
         return sorted(ranked.values(), key=attrgetter("rank"))
 
     def waiting(
         self, queues: SourceQueues, now: Chronon, slots: SlotAllocator, *, is_alone: bool
     ) -> Iterator[Candidate]:
-        """Yield those that only wait for room, while there is any: fixed probes, first contacts, detection, others."""
+        """Yield those that only wait for room, while there is any, group by group."""
         for candidate in self._by_worth(queues, now, _MOST_SPARE + _MOST_EACH * slots.room, is_alone=is_alone):
             if not slots.has_room:
                 return
@@ -84,7 +93,7 @@ class Candidates:
 
     def _by_worth(self, queues: SourceQueues, now: Chronon, most_spare: int, *, is_alone: bool) -> Iterator[Candidate]:
         now_s = self.settings.grid.start_s(now)
-        places = _places(now)
+        places = self._places(now)
         groups: dict[int, Iterator[Candidate | None]] = {
             _FIXED: self._of_queue(queues, queues.required, now_s, places, is_alone=is_alone),
             _CONTACT: (self._contact(source, now_s, places) for _, source in queues.unseen.best(queues.unseen.soonest)),
@@ -95,6 +104,11 @@ class Candidates:
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
             rank = (_SPARE, -gain, 0.0, source.source_id)
             yield Candidate(rank, source, Reason.SPEND, source.demands.priced[0])
+
+    def _places(self, now: Chronon) -> _Places:
+        """Return the place of each group among those that wait for room."""
+        is_turn = floor(now * self._granted) * _GOLDEN % 1.0 < _OTHERS_TURN
+        return _IN_TURN if is_turn else _USUALLY
 
     def _of_queue(
         self, queues: SourceQueues, queue: ReadyQueue, now_s: float, places: _Places, *, is_alone: bool
@@ -149,12 +163,18 @@ class Candidates:
             if (interval.start if slot is None else slot) <= now and _sooner(interval, ranked.get(source.source_id)):
                 rank = _deadline_rank(interval, source)
                 ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
+        length_s, places = self.settings.grid.length_s, self._places(now)
         for source in sources:
             for demand in source.demands:
                 asked = demand.pending(now) if demand.has_deadline and not demand.has_intervals else None
-                if asked and asked.start <= now and _sooner(asked, ranked.get(source.source_id)):
-                    rank = _deadline_rank(asked, source)
-                    ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
+                if not (asked and asked.start <= now and _sooner(asked, ranked.get(source.source_id))):
+                    continue
+                per_s, rank = demand.demand_per_s(length_s), _deadline_rank(asked, source)
+                is_late = (now + 1 - asked.start) * length_s * per_s > 1.0  # a period has passed since it was due
+                if is_late or (places is _IN_TURN and asked.deadline > now):
+                    waited_s = now_s - (source.last_seen_s or 0.0)
+                    rank = (places[_FIXED], -((waited_s * per_s) ** 2), 0.0, source.source_id)
+                ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
         return ranked
 
     def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float, places: _Places) -> None:
@@ -173,20 +193,13 @@ class Candidates:
             ranked[source.source_id] = self._waiting_for(source, due, float(gain), places)
 
 
-def _places(now: Chronon) -> _Places:
-    """Return the place of each group among those that wait for room; some come before deadlines if it is their turn."""
-    # Probes at fixed times may take the whole budget for good, and others would never have one.
-    is_turn = now * _GOLDEN % _ALL < _OTHERS_TURN
-    return _IN_TURN if is_turn else _USUALLY
-
-
 def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[int, float, float, str]:
     """Rank by deadline; of equal ones the source unseen for longest goes first, or the others would starve it."""
     return 0, float(interval.deadline), source.last_seen_s or 0.0, source.source_id
 
 
 def _sooner(interval: PlannedInterval, other: Candidate | None) -> bool:
-    return other is None or interval.deadline < other.rank[1]
+    return other is None or other.rank[0] > 0 or interval.deadline < other.rank[1]
 
 
 def latest_slots(

@@ -20,7 +20,7 @@ REQUIRED = frozenset({Reason.OVERFLOW, Reason.DOE, Reason.EVERY})
 """Reasons of probes that come before those worth their price."""
 LOOKAHEAD_CHRONONS = 60  # intervals that end within so many compete for the budget; those that end later can wait
 NEVER_CHRONONS = 10**9  # until a source that nothing wakes
-_LEAST_PRICE = 1e-9
+_LEAST_PRICE, _LEAST_GAP_S = 1e-9, 1e-3
 LEARNS_EVERY_S, _SPREAD = 1200.0, 0.1  # sources that came together are not asked together for long
 _LONGEST_S = 30 * 86400.0
 _LONGEST_SAFE_S = 86400.0  # after which a hub that has died is noticed
@@ -144,7 +144,10 @@ class DueTimes:
             helped = (due for demand, due in zip(demands.timed, dues, strict=True) if demand.is_helped)
             dues = [*dues, *(DueTime(due.due_s - early_s, Reason.SIBLING, due.rule) for due in helped)]
         for rule in demands.priced[:1]:
-            dues.append(DueTime(self.overflow_s(source), Reason.OVERFLOW, rule))
+            over_s = self.overflow_s(source)
+            # late by the same part of its gap as one of EVERY, it is worth the same
+            worth_per_s2 = 2.0 / max(over_s - seen.last_s, _LEAST_GAP_S) ** 2 if over_s < inf else None
+            dues.append(DueTime(over_s, Reason.OVERFLOW, rule, worth_per_s2))
             dues.append(DueTime(learning_s(source), Reason.LEARNING, rule))
         return dues
 

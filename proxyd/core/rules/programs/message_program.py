@@ -24,7 +24,8 @@ _STEPS_PER_TEXT, _STEPS_PER_COLUMN = 80, 4
 _MOST_INLINE = 80  # a longer value that changed is told as a difference
 _TITLES = ("title", "heading", "headline", "name", "subject")
 _LINKS = ("link", "url")
-_MARKED_UP = frozenset({"description", "content"})
+MARKED_UP = frozenset({"channel.item.description", "channel.item.content"})
+"""Columns whose values are HTML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +232,9 @@ def title_of(row: Mapping[str, Value]) -> str:
     """
     if title := _first_named(row, _TITLES):
         return title
-    read = [readable(v) if isinstance(v, str) and _short(name) in _MARKED_UP else v for name, v in row.items()]
-    texts = [value for value in read if isinstance(value, str) and value.strip()]
-    others = [value for value in read if value is not None and not isinstance(value, str)]
-    return _text(next(iter([*texts, *others]), None))
+    texts = (readable(v) if name in MARKED_UP else v for name, v in row.items() if isinstance(v, str))
+    others = (_text(value) for value in row.values() if value is not None and not isinstance(value, str))
+    return next((text for text in texts if text.strip()), None) or next(others, "")
 
 
 def link_of(row: Mapping[str, Value]) -> str:
