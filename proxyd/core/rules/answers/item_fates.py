@@ -14,7 +14,7 @@ from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.expression_compiler import Compiler, Row, is_true
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.rule_tasks import counts
+from proxyd.core.rules.stages.rule_tasks import counts, is_ahead
 
 _KINDS = {EventKind.INSERT: "new items", EventKind.UPDATE: "changes", EventKind.DELETE: "what is gone"}
 _ONE = {EventKind.INSERT: "a new item", EventKind.UPDATE: "a change", EventKind.DELETE: "an item that is gone"}
@@ -76,6 +76,8 @@ def _out_of_time(program: RuleProgram, event: StoredEvent, declared_s: float) ->
     if event.event_s >= program.end_s:
         return f"the rule ended at {iso_time(program.end_s)}"
     start = iso_time(program.starts_at(declared_s))
+    if event.seed and is_ahead(event):
+        return "it was there when the source was first asked, and its date was still to come"
     if event.seed:
         return f"it was there when the source was first asked, and the rule tells of what comes from {start} on"
     return f"it is older than the rule, which tells of what comes from {start} on"

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from proxyd.core.model.field_values import normal_link, normal_text, normal_value
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.profile import PageClass
+from proxyd.core.model.text_blocks import MOST_READ
 from proxyd.core.rules.known.state import ITEMS, SourceState
 
 LINK, GUID, TITLE = "channel.item.link", "channel.item.guid", "channel.item.title"
@@ -317,14 +318,25 @@ def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -
 
 
 def _by_title_and_time(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
-    """Return the pairs without an address that have one title and one time: their text or enclosure was edited."""
+    """Return the pairs without an address that have one title and one time, if most items changed or a text was edited.
+
+    A lone item with another text is news: "Conditions" may have the date of the day, and tell of a storm.
+    """
 
     def key(item: Item) -> tuple[str, float] | None:
         title = normal_text(_text(item, TITLE))
         has_address = _text(item, LINK) or _text(item, GUID)
         return None if has_address or not title or item.published_s is None else (title, item.published_s)
 
-    return pages.pairs(key, unknown, vanished)
+    pairs = pages.pairs(key, unknown, vanished)
+    return pairs if pages.are_most(pairs) else [pair for pair in pairs if _is_edit(pair)]
+
+
+def _is_edit(pair: _Pair) -> bool:
+    """Return whether at least half of the words of a text are still there."""
+    texts = ([_text(each, path)[:MOST_READ] for path in TEXTS] for each in (pair.before, pair.item))
+    before, now = (Counter(" ".join(each).split()) for each in texts)
+    return 2 * (before & now).total() >= max(before.total(), now.total())
 
 
 def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:

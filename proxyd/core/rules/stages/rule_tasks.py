@@ -340,13 +340,18 @@ def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> 
 
 def _in_period(program: RuleProgram, item: StoredEvent, declared_s: float) -> bool:
     published_s = item.item.published_s if item.kind is EventKind.INSERT else None
-    if item.seed and (published_s is None or published_s > item.seen_s + _AHEAD_S):
-        return False  # nothing says when it came: a date that is still to come is that of an event, or wrong
+    if item.seed and (published_s is None or is_ahead(item)):
+        return False  # nothing says when it came
     start_s = program.starts_at(declared_s)
     started = item.event_s >= start_s
     if not started and not item.seed and published_s is not None and published_s.is_integer():
         started = published_s + 1.0 > start_s
     return started and item.event_s < program.end_s
+
+
+def is_ahead(item: StoredEvent) -> bool:
+    """Return whether the date of an item was still to come: it is that of an event, or wrong by a zone."""
+    return item.item.published_s is not None and item.item.published_s > item.seen_s + _AHEAD_S
 
 
 def actual_interval(
