@@ -14,13 +14,13 @@ URL = "https://example.org/feed"
 ACCEPTED_S, LATER_S = 1_000_000_000.0, 1_000_003_600.0
 
 
-def fate(options: str, *, seen_s: float = LATER_S, seed: bool = False) -> ItemFate:
+def fate(options: str, *, seen_s: float = LATER_S, seed: bool = False, published_s: float | None = None) -> ItemFate:
     """Return what a WATCH with these options makes of an item."""
     checked = check([SourceText("t", f"WATCH '{URL}' {options};")])
     assert checked.declaration is not None, checked.errors
     (rule,) = checked.declaration.rules.values()
     program = compile_rule(rule, checked.declaration, accepted_s=ACCEPTED_S, chronon_s=10.0)
-    item = Item("1", {"channel.item.title": "Harbour closed"}, None, "1")
+    item = Item("1", {"channel.item.title": "Harbour closed"}, published_s, "1")
     event = StoredEvent(1, item, seen_s, seen_s, exact=False, seed=seed)
     return item_fate(program, event, rule.source_ids[0], declared_s=ACCEPTED_S)
 
@@ -48,3 +48,5 @@ def test_of_several_parts_only_those_that_fail_are_named() -> None:
 def test_what_was_there_before_is_said_to_be_older() -> None:
     assert fate("", seen_s=ACCEPTED_S - 60.0).why[0].startswith("it is older than the rule")
     assert fate("", seed=True).why[0].startswith("it was there when the source was first asked")
+    (why,) = fate("", seed=True, published_s=ACCEPTED_S + 86400.0).why
+    assert why == "it was there when the source was first asked, and its date was still to come"
