@@ -169,11 +169,9 @@ class Candidates:
                 asked = demand.pending(now) if demand.has_deadline and not demand.has_intervals else None
                 if not (asked and asked.start <= now and _sooner(asked, ranked.get(source.source_id))):
                     continue
-                per_s, rank = demand.demand_per_s(length_s), _deadline_rank(asked, source)
-                is_late = (now + 1 - asked.start) * length_s * per_s > 1.0  # a period has passed since it was due
-                if is_late or (places is _IN_TURN and asked.deadline > now):
-                    waited_s = now_s - (source.last_seen_s or 0.0)
-                    rank = (places[_FIXED], -((waited_s * per_s) ** 2), 0.0, source.source_id)
+                rank = _deadline_rank(asked, source)
+                if places is _IN_TURN and demand.demand_per_s(length_s) > 0.0:  # not one that is wanted once
+                    rank = (places[_FIXED], *rank[1:])
                 ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
         return ranked
 
@@ -199,7 +197,7 @@ def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[in
 
 
 def _sooner(interval: PlannedInterval, other: Candidate | None) -> bool:
-    return other is None or other.rank[0] > 0 or interval.deadline < other.rank[1]
+    return other is None or interval.deadline < other.rank[1]
 
 
 def latest_slots(
