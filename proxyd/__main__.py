@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-_COLLECTIONS = 50_000, 2, 2  # as seldom among old objects as usual; a daemon sets its own
+_COLLECTIONS = 50_000, 2, 2  # old objects are looked at about as often as by default; a daemon sets its own
 
 
 def main() -> int:

@@ -216,15 +216,15 @@ class PlanLoop:
         )
 
     def _tell_if_overdrawn(self, asked_per_s: float) -> None:
-        """Say once that fixed times ask for more than nine tenths of the budget; then all of them come late."""
-        budget_per_s = self._decider.planner.settings.budget.mean_per_s
-        was_overdrawn, self._is_overdrawn = self._is_overdrawn, asked_per_s > 0.9 * budget_per_s
+        """Say once that fixed times ask for more probes than the budget has for them."""
+        settings, was_overdrawn = self._decider.planner.settings, self._is_overdrawn
+        self._is_overdrawn = settings.is_overdrawn(asked_per_s)
         if self._is_overdrawn and not was_overdrawn:
             log.warning(
                 "EVERY, UNIFORM, DOE, SUP and fbSUP ask for more than nine tenths of the budget, so their probes come "
                 "late: raise `budget`, or ask for fewer",
                 asked_per_minute=round(60.0 * asked_per_s, 2),
-                budget_per_minute=round(60.0 * budget_per_s, 2),
+                budget_per_minute=round(60.0 * settings.budget.mean_per_s, 2),
             )
 
 

@@ -192,7 +192,10 @@ class TimetableBuilder:
         return probes / passed, total / passed, visits.reshape(gaps.shape), lost
 
     def _waiting(self, starts: Ints, gaps: Floats) -> Floats:
-        """Return the cost of the delay of the items between a probe in each of some slots and the next one."""
+        """Return what the items between a probe in each of some slots and the next one wait, in item-slots, (gaps,).
+
+        The same as ``WeekCosts.between`` in less than half the time, because both probes are at edges of slots.
+        """
         L, A, G = self._sums.L, self._sums.A, self._sums.G
         week = len(self._factors)
         weeks, stops = np.divmod(starts + gaps.astype(np.int64), week)

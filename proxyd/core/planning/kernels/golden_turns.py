@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_GOLDEN = 0.6180339887498949
+GOLDEN = 0.6180339887498949
 
 
 def turns(numbers: ArrayLike) -> NDArray[np.float64]:
@@ -14,7 +14,7 @@ def turns(numbers: ArrayLike) -> NDArray[np.float64]:
     >>> turns([0, 1, 2]).round(3).tolist()
     [0.618, 0.236, 0.854]
     """
-    places: NDArray[np.float64] = (np.asarray(numbers) + 1) * _GOLDEN % 1.0
+    places: NDArray[np.float64] = (np.asarray(numbers) + 1) * GOLDEN % 1.0
     return places
 
 
@@ -24,4 +24,4 @@ def turn(number: int) -> float:
     >>> turn(2) == turns(2)
     np.True_
     """
-    return (number + 1) * _GOLDEN % 1.0
+    return (number + 1) * GOLDEN % 1.0

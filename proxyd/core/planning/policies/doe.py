@@ -57,7 +57,7 @@ class DoeDemand(RuleDemand):
         return self.next_s(self._last_s(source.last_s), source.doe_s(self.probes, self.per_s))
 
     def worth_per_s2(self, source: SeenSource, due_s: float) -> float:
-        """Return its worth by which sources rank that are late by the same part of their gaps, however they change."""
+        """Return 2 over the square of the gap, in 1/s²: sources rank by the part of their gap that has passed."""
         return 2.0 * (self.probes / self.per_s) ** 2
 
     def _last_s(self, seen_s: float) -> float:

@@ -134,7 +134,7 @@ class LongestGapDemand(RuleDemand):
         return source.last_s + self.gap_s
 
     def worth_per_s2(self, source: SeenSource, due_s: float) -> float:
-        """Return its worth by which sources rank that are late by the same part of their gaps, however they change."""
+        """Return 2 over the square of the gap, in 1/s²: sources rank by the part of their gap that has passed."""
         return 2.0 / self.gap_s**2
 
     def demand_per_s(self, length_s: float) -> float:

@@ -11,19 +11,18 @@ from typing import NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.kernels.golden_turns import GOLDEN
 from proxyd.core.planning.policies.demands import detection_index
 from proxyd.core.planning.policies.rule_demand import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, REQUIRED, DueTime, DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource
-from proxyd.core.planning.queue.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import OTHERS_PART, PlannerSettings
 from proxyd.core.planning.queue.probe_slots import SlotAllocator
 from proxyd.core.planning.queue.source_queues import ReadyQueue, SourceQueues
 
 _FIXED, _CONTACT, _WORTH, _SPARE = 1, 2, 3, 4  # the places of those that wait for room; deadlines are 0
 _GROUPS = {**dict.fromkeys(REQUIRED, _FIXED), Reason.SPEND: _SPARE, Reason.LEARNING: _SPARE}
 _MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due: a chronon looks at so many, and at more for each probe
-_OTHERS_TURN = 0.1  # of all probes
-_GOLDEN = (5.0**0.5 - 1.0) / 2.0  # spreads their turns evenly over any run of probes
 _USUALLY = {group: group for group in (_FIXED, _CONTACT, _WORTH, _SPARE)}
 _IN_TURN = {**_USUALLY, _CONTACT: 1, _WORTH: 2, _FIXED: 3}
 _Wanted: TypeAlias = tuple[PlannedSource, DueTime]
@@ -107,7 +106,7 @@ class Candidates:
 
     def _places(self, now: Chronon) -> _Places:
         """Return the place of each group among those that wait for room."""
-        is_turn = floor(now * self._granted) * _GOLDEN % 1.0 < _OTHERS_TURN
+        is_turn = floor(now * self._granted) * GOLDEN % 1.0 < OTHERS_PART  # the golden ratio spreads turns evenly
         return _IN_TURN if is_turn else _USUALLY
 
     def _of_queue(

@@ -13,6 +13,9 @@ from proxyd.core.politeness.host_budgets import PolitenessBudget
 DEFAULT_PRICE_ITEM_S = 360.0
 """The price by which sources are due before the first plan of a budget that is spent."""
 
+OTHERS_PART = 0.1
+"""The part of the budget that probes at fixed times leave to others, if there are any."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
@@ -50,7 +53,11 @@ class PlannerSettings:
     def spare_per_s(self, times_s: Iterable[float], asked_per_s: float) -> list[float]:
         """Return the budget left at each time by intervals and counted probes; at least a tenth of it."""
         most = (self.budget.rate_per_s(time_s, self.budget_zone) for time_s in times_s)
-        return [max(0.1 * per_s, per_s - asked_per_s) for per_s in most]
+        return [max(OTHERS_PART * per_s, per_s - asked_per_s) for per_s in most]
+
+    def is_overdrawn(self, asked_per_s: float) -> bool:
+        """Return whether fixed times ask for more probes a second than others leave them; then these come late."""
+        return asked_per_s > (1.0 - OTHERS_PART) * self.budget.mean_per_s
 
     @property
     def host_budget(self) -> PolitenessBudget:

@@ -13,6 +13,7 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, row_places, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable, TimetableBuilder
 from proxyd.core.planning.kernels.golden_turns import turns
+from proxyd.core.planning.kernels.losses import WeekCosts
 from proxyd.core.planning.kernels.one_source import optimal_cycle
 
 Floats = NDArray[np.float64]
@@ -139,3 +140,19 @@ def test_a_source_without_rate_is_never_probed(table: Timetable) -> None:
 def test_no_budget_is_refused(table: Timetable) -> None:
     with pytest.raises(InvalidScheduleError, match="greater than 0"):
         allocate(Frequencies([table], np.zeros(1, dtype=np.int64), np.ones(1)), 0.0)
+
+
+@given(shapes(), shapes())
+def test_the_cost_of_a_row_is_that_of_the_gaps_it_runs_into(shape: Floats, importance: Floats) -> None:
+    table, costs = TimetableBuilder(shape, importance=importance).build(), WeekCosts(shape[None], importance)
+    for row in range(len(LEVELS)):
+        if table.gaps[row].min() < 1.0:  # many probes in one slot
+            continue
+        slot, starts = 0, list[int]()
+        while slot not in starts:
+            starts.append(slot)
+            slot = (slot + int(table.gaps[row, slot])) % SLOTS
+        cycle = np.array(starts[starts.index(slot) :])
+        gaps = table.gaps[row, cycle]
+        waited = costs.between(0, cycle.astype(np.float64), cycle + gaps)
+        assert table.cost[row] == pytest.approx(waited.sum() / gaps.sum(), rel=1e-9, abs=1e-12)
