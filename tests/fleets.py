@@ -166,11 +166,11 @@ def probe_loop(
     metrics: Metrics,
     evaluation: Evaluation = AT_ONCE,
     tracer: Tracer = NO_TRACES,
+    **settings: float,
 ) -> ProbeLoop:
     """Return a probe loop whose outcomes go to a memory; rules run at once unless told otherwise."""
-    return ProbeLoop(
-        found, transport, observer(found, memory, clock, metrics, evaluation, tracer), clock, metrics, tracer
-    )
+    taken_in = observer(found, memory, clock, metrics, evaluation, tracer)
+    return ProbeLoop(found, transport, taken_in, clock, metrics, tracer, **settings)
 
 
 class KeptPlan(SqlPlanRecord):

@@ -263,6 +263,8 @@ class ProbeLoop:
         clock: Clock,
         metrics: Metrics,
         tracer: Tracer = NO_TRACES,
+        *,
+        most_together_s: float = _MOST_TOGETHER_S,
     ) -> None:
         self._decider = decider
         self._transport = transport
@@ -270,6 +272,7 @@ class ProbeLoop:
         self._clock = clock
         self._metrics = metrics
         self._tracer = tracer
+        self._together_s = min(_TOGETHER * decider.known.grid.length_s, most_together_s)
         self._choice = _ProbeChoice(decider, clock, metrics)
         self._tasks: set[asyncio.Task[None]] = set()
         self._read_by_twins: set[str] = set()  # what is being probed for several owners, by its reading
@@ -294,7 +297,7 @@ class ProbeLoop:
                     self._placing = tasks.create_task(self._place(), name="place sources")
                 for planned in self._choice.take_due(now_s) if can_record else ():
                     self._start(planned, now_s, tasks)
-                    together_s = now_s + min(_TOGETHER * grid.length_s, _MOST_TOGETHER_S)
+                    together_s = now_s + self._together_s
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
                 if can_record:
                     due_s = self._choice.waiting.next_s()

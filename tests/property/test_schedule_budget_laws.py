@@ -203,13 +203,18 @@ async def run_daemon(
     fate: Fate = healthy,
     prober: Callable[[Callable[[], float]], Any] | None = None,
     chronons: int = CHRONONS,
+    **settings: float,
 ) -> tuple[Decider, RecordingDecider, Any, Metrics]:
-    """Run the real probe loop under a fake clock; it stalls for whole chronons where told to."""
+    """Run the real probe loop under a fake clock; it stalls for whole chronons where told to.
+
+    Each probe begins when it is planned, unless the settings let it wait for others.
+    """
     clock, metrics = FakeClock(START_S), Metrics()
     found = fleet.decider()
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
-    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
+    waits = {"most_together_s": 0.0} | settings
+    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics, **waits)
     plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, compute=at_once)
     tasks = asyncio.gather(loop.run(), plan_loop.run())
     await settle()
@@ -235,6 +240,18 @@ async def test_the_daemon_issues_exactly_the_probes_that_were_planned(fleet: Fle
     ]
     assert_within_budgets(fleet, found, origin.started)
     assert metrics.registry.get_sample_value("proxyd_dropped_probes_total") == 0
+
+
+async def test_a_probe_waits_for_another_one_for_a_fifth_of_a_second_at_most() -> None:
+    fleet = Fleet(
+        (0, 0, 1), ("POLITENESS SPACING 40 SECONDS", "", ""), ("",), (1,), 1.0, 7.0, None, False, 20.0, None, 0
+    )
+    _, recorded, origin, _ = await run_daemon(fleet, most_together_s=0.2)
+    pairs = zip(recorded.planned, origin.started, strict=False)
+    late_s = [round(at_s - each.start_s, 6) for each, (at_s, name) in pairs if each.probe.source_id == name]
+    assert len(late_s) == len(origin.started)
+    assert 0.0 < max(late_s) <= 0.2
+    assert min(late_s) == 0.0
 
 
 class OriginsProber:

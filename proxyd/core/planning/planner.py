@@ -371,9 +371,10 @@ def _reschedule(planner: Planner, week: WeekPlan, sources: Sequence[PlannedSourc
             allowed_s.append(at_s)
     dues_s = week.dues_s([source.source_id for source in plain]).tolist()
     for source, at_s, planned_s in zip(plain, allowed_s, dues_s, strict=True):
-        # the first plan let new sources wait until it wanted them, though they are asked often on their first day
-        if (due_s := min(planned_s, learning_s(source))) < inf:
+        if planned_s < inf:
+            # the first plan let new sources wait until it wanted them, though they are asked often on their first day
+            due_s = min(planned_s, learning_s(source))
             planner.queues.sleep(source, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
-        else:  # the plan does not know the source, or never wants it
+        else:  # the plan never wants the source, or does not know it: it was first seen after the plan was begun
             planner.reschedule(source.source_id, now)
     planner.wake_due(now)  # a scarce budget lets thousands be due at once

@@ -16,6 +16,7 @@ from proxyd.core.planning.planner import Planner, switch_plan
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.paced import UniformDemand
+from proxyd.core.planning.queue.due_times import LEARNS_EVERY_S
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness.host_budgets import PolitenessBudget, ProbeLog
@@ -74,6 +75,24 @@ def test_pages_wake_as_if_each_were_planned_by_itself() -> None:
     for source_id in planner.sources:
         planner.reschedule(source_id, NOW)
     assert {source_id: each.wake for source_id, each in planner.sources.items()} == wakes
+
+
+def test_new_pages_that_the_plan_does_not_know_yet_wake_as_their_rates_ask() -> None:
+    planner = fleet()
+    week = plan_of(planner)
+    for number in range(0, SOURCES, 5):  # first seen while the plan was made, or before it was begun
+        new = page(number, seen_s=NOW - 5.0)
+        new.learns_until_s = NOW + 86400.0
+        planner.put(new, NOW)
+    run_all(switch_plan(planner, week, NOW))
+    wakes = {source_id: each.wake for source_id, each in planner.sources.items()}
+    unknown = [name for name in planner.sources if name not in week]
+    assert len(unknown) > 1
+    for source_id in planner.sources:
+        planner.reschedule(source_id, NOW)
+    assert {source_id: each.wake for source_id, each in planner.sources.items()} == wakes
+    gaps_s = [planner.due_times.detection_s(planner.sources[name]) - NOW for name in unknown]
+    assert max(gaps_s) < LEARNS_EVERY_S / 2.0
 
 
 def test_pages_may_go_or_be_put_again_between_the_parts() -> None:
