@@ -166,11 +166,12 @@ def probe_loop(
     metrics: Metrics,
     evaluation: Evaluation = AT_ONCE,
     tracer: Tracer = NO_TRACES,
-    **settings: float,
+    *,
+    most_together_s: float = 0.2,
 ) -> ProbeLoop:
     """Return a probe loop whose outcomes go to a memory; rules run at once unless told otherwise."""
     taken_in = observer(found, memory, clock, metrics, evaluation, tracer)
-    return ProbeLoop(found, transport, taken_in, clock, metrics, tracer, **settings)
+    return ProbeLoop(found, transport, taken_in, clock, metrics, tracer, most_together_s=most_together_s)
 
 
 class KeptPlan(SqlPlanRecord):

@@ -203,18 +203,19 @@ async def run_daemon(
     fate: Fate = healthy,
     prober: Callable[[Callable[[], float]], Any] | None = None,
     chronons: int = CHRONONS,
-    **settings: float,
+    *,
+    most_together_s: float = 0.0,
 ) -> tuple[Decider, RecordingDecider, Any, Metrics]:
     """Run the real probe loop under a fake clock; it stalls for whole chronons where told to.
 
-    Each probe begins when it is planned, unless the settings let it wait for others.
+    Each probe begins when it is planned, or waits so long for others to begin with.
     """
     clock, metrics = FakeClock(START_S), Metrics()
     found = fleet.decider()
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
-    waits = {"most_together_s": 0.0} | settings
-    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics, **waits)
+    transport, memory = LocalTransport(origin), RecordingMemory()
+    loop = probe_loop(found, transport, memory, clock, metrics, most_together_s=most_together_s)
     plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, compute=at_once)
     tasks = asyncio.gather(loop.run(), plan_loop.run())
     await settle()
