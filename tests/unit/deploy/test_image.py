@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
 
 from proxyd import __version__
 from tests.deployment import DEPLOY, ROOT, named_settings, pinned, unknown_settings
@@ -29,6 +34,12 @@ def last_stage() -> list[tuple[str, str]]:
 
 def values(word: str) -> list[str]:
     return [rest for found, rest in last_stage() if found == word]
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "browser/Dockerfile"])
+def test_hadolint_finds_no_fault(file: str) -> None:
+    linted = subprocess.run([Path(sys.executable).with_name("hadolint"), DEPLOY / file], capture_output=True, text=True)
+    assert (linted.returncode, linted.stdout) == (0, "")
 
 
 def test_the_base_is_pinned_and_every_stage_begins_with_it() -> None:
