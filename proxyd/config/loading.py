@@ -28,6 +28,19 @@ _PLAIN = {
 }
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 _DEFAULT_FILE = Path("proxyd.toml")
+_GONE = frozenset(  # in 1.0
+    {
+        "crawl_delay_cap",
+        "delivery_concurrency",
+        "freshness_cap",
+        "overflow",
+        "parser_timeout",
+        "reload_interval",
+        "secret_env_prefix",
+        "trace_share",
+        "websub_safety",
+    }
+)
 _PATHS = ("profiles", "database", "socket", "secrets", "backup")
 
 
@@ -71,6 +84,8 @@ def _describe(item: Mapping[str, Any], places: Mapping[str, str]) -> str:
 
 
 def _hint_for(name: str, known: Iterable[str]) -> str:
+    if name.removeprefix(PREFIX).lower() in _GONE:
+        return "version 1.0 has no such setting any more: remove it"
     close = suggest(name, known)
     return f"no such setting; did you mean {close}?" if close else "no such setting; `proxyd config` lists them"
 

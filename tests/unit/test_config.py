@@ -107,6 +107,15 @@ def test_a_misspelt_setting_is_told_the_nearest_one(tmp_path: Path) -> None:
     }
 
 
+def test_a_setting_that_only_older_versions_had_is_to_be_removed(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text("overflow = 0.1\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(file, environ={"PROXYD_TRACE_SHARE": "1"})
+    gone = "version 1.0 has no such setting any more: remove it"
+    assert set(caught.value.problems) == {f"PROXYD_TRACE_SHARE: {gone}", f"{file}: overflow: {gone}"}
+
+
 def test_what_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, environ={"PROXYD_CONTACT_FILE": str(tmp_path / "none")})

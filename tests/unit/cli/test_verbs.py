@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import shlex
 import subprocess
 import sys
@@ -142,6 +143,17 @@ def loaded(code: str) -> set[str]:
 def test_the_help_of_every_verb_is_made_without_what_verbs_need_to_run() -> None:
     heavy = {"asyncio", "aiohttp", "numpy", "pydantic", "rich", "proxyd.client", "proxyd.config", "proxyd.core.model"}
     assert loaded("import proxyd.cli.main; proxyd.cli.main.make_parser()") & heavy == set()
+
+
+@pytest.mark.alone
+def test_the_help_takes_three_tenths_of_a_second_of_a_processor() -> None:
+    def used_s() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "proxyd", "--help"], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(used_s() for _ in range(3)) < 0.3
 
 
 def test_an_empty_daemon_begins_without_what_only_many_sources_or_terminals_need() -> None:
