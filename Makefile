@@ -77,7 +77,7 @@ peers: $(STAMP)
 	$(BIN)/python benchmarks/peers/run.py --mixes uneven
 
 peers-full: $(STAMP)
-	$(BIN)/python benchmarks/peers/run.py --runs 3
+	$(BIN)/python benchmarks/peers/run.py --runs 3 --write docs/comparison.md
 
 # The same bytes from the same commit, wherever and whenever it is built.
 wheel: setup

@@ -90,20 +90,22 @@ class Mix:
 
 
 def mixes(feeds: int, length_s: float, day_s: float, seed: int, trace: Path | None) -> list[Mix]:
-    """Return all mixes; the first has the updates of a real trace, if there is one, at a day in ``day_s``."""
+    """Return all mixes; the last has the updates of a real trace, if there is one, at a day in ``day_s``."""
     rng = np.random.default_rng(seed)
-    times = _uneven(feeds, length_s, rng) if trace is None else _of_trace(trace, feeds, length_s, day_s, rng)
+    times = _uneven(feeds, length_s, rng)
     part, third = length_s / 10.0, length_s / 3.0
     uneven = _feeds(times)
     cyclic = _feeds(_cyclic(feeds, length_s, rng))
     odd = _feeds(_uneven(feeds, length_s, rng), ODD)
     kills = tuple(float(each) for each in np.sort(rng.uniform(0.1, 0.9, round(length_s / 30.0)) * length_s))
+    of_trace = () if trace is None else (trace,)
     return [
-        Mix("uneven" if trace is None else trace.stem, uneven, length_s, day_s),
+        Mix("uneven", uneven, length_s, day_s),
         Mix("cyclic", cyclic, length_s, day_s),
         Mix("odd", odd, length_s, day_s),
         Mix("limits", uneven, length_s, day_s, limits=((part, 3 * part),), outages=((5 * part, 6 * part),)),
         Mix("faults", uneven, length_s, day_s, kills=kills, receiver_outages=((third, third + part),)),
+        *(Mix(path.stem, _feeds(_of_trace(path, feeds, length_s, day_s, rng)), length_s, day_s) for path in of_trace),
     ]
 
 

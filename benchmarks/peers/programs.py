@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from aiohttp import ClientError, ClientSession
 
 _T = TypeVar("_T")
 _CALLS = Path(__file__).parent / "calls"
+_HERE = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,17 @@ class Program:
     is_daemon: bool
     set_up: Callable[[Setup], Ready]
     command: str = ""
+
+    @property
+    def version(self) -> str:
+        """What is compared, with its version; of proxyd the commit."""
+        if self.command:
+            said = subprocess.run([self.command, "--version"], capture_output=True, text=True, check=True).stdout
+            return f"{self.name} {re.findall(r'[0-9.]+[0-9]', said)[0]}"
+        if self.requirement != _HERE:
+            return self.requirement.partition(" ")[0].replace("==", " ")
+        asked = ["git", "-C", _HERE, "describe", "--always", "--dirty"]
+        return f"{self.name} at {subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()}"
 
     @property
     def is_here(self) -> bool:
@@ -207,7 +220,7 @@ def _newsboat(setup: Setup) -> Ready:
 
 
 PROGRAMS = (
-    Program("proxyd", "", True, _proxyd),
+    Program("proxyd", _HERE, True, _proxyd),
     Program("changedetection.io", "changedetection.io==0.60.10", True, _changedetection),
     Program("reader", "reader==3.26 sgmllib3k==1.0.0", False, _reader),
     Program("urlwatch", "urlwatch==2.29", False, _urlwatch),
@@ -226,10 +239,13 @@ def _free_port() -> int:
 
 
 def install(program: Program, environments: Path) -> Path:
-    """Return the interpreter of an environment that has a program; proxyd is the one that this runs in."""
-    if not program.requirement:
+    """Return the interpreter of an environment that has a program; proxyd is built anew as it is here."""
+    if program.command:
         return Path(sys.executable)
-    folder = environments / program.requirement.replace("==", "-").replace(" ", "-")
+    is_ours = program.requirement == _HERE
+    folder = environments / (program.name if is_ours else program.requirement.replace("==", "-").replace(" ", "-"))
+    if is_ours:
+        shutil.rmtree(folder, ignore_errors=True)
     if not (folder / "done").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]

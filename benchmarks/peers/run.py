@@ -1,9 +1,10 @@
 """proxyd beside the programs that people use otherwise: the same sources, the same number of requests, real programs.
 
-Run ``python benchmarks/peers/run.py`` (it installs each program in an environment of its own); ``--programs proxyd
-reader``, ``--mixes uneven``, ``--quick``. A day of the sources takes ``--day`` seconds. Programs that are called are
-called every ``--every`` seconds, which is what proxyd's budget allows too. newsboat takes part if it is installed.
-Needs Linux: it reads /proc.
+Run ``python benchmarks/peers/run.py`` (it installs each program in an environment of its own, proxyd as its wheel
+without extras); ``--programs proxyd reader``, ``--mixes uneven``, ``--quick``. A day of the sources takes ``--day``
+seconds. Programs that are called are called every ``--every`` seconds, which is what proxyd's budget allows too.
+newsboat takes part if it is installed. ``--trace`` adds the updates of real sources, as ``source,timestamp``. Needs
+Linux: it reads /proc.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import shlex
 import shutil
 import statistics
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 from mixes import DAY_S, Item, Mix, mixes
 from processes import Running, Used
 from programs import PROGRAMS, Program, Setup, install
+from report import tables, write
 from servers import Run, serving
 
 LIVES_S = {"10 min": 600.0, "1 h": 3600.0, "6 h": 21_600.0}
@@ -35,6 +42,7 @@ async def run_one(program: Program, mix: Mix, python: Path, folder: Path, every_
         running = Running(ready.command, ready.environment, folder, 0.0 if program.is_daemon else every_s, mix.kills)
         for command in ready.first:
             await (await asyncio.create_subprocess_exec(*command, cwd=folder, stdin=asyncio.subprocess.DEVNULL)).wait()
+        print(mix.name, program.name, shlex.join(ready.command[:9]), file=sys.stderr)
         run.begin()
         adding = None if ready.add is None else asyncio.ensure_future(ready.add())
         await running.run(mix.length_s)
@@ -102,6 +110,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few sources and a minute, to see that it runs")
     parser.add_argument("--keep", action="store_true", help="keep what each program wrote")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", type=Path, help="a page, between whose marks the tables are put")
     parser.add_argument("--environments", type=Path, default=Path.home() / ".cache" / "proxyd-peers")
     asked = parser.parse_args()
     if asked.quick:
@@ -115,10 +124,22 @@ def main() -> None:
                 found += asyncio.run(run_mix(programs, mix, pythons, asked))
     if asked.json:
         print(json.dumps(found))
-        return
-    print(f"{asked.feeds} feeds, {asked.length:g} s a run, a day in {asked.day:g} s, a call every {asked.every:g} s\n")
-    for name in dict.fromkeys(each["mix"] for each in found):
-        print(table(name, [each for each in found if each["mix"] == name]))
+    text = f"{described(asked, programs)}\n\n{tables(found)}"
+    print(text, file=sys.stderr if asked.json else sys.stdout)
+    if asked.write is not None:
+        write(asked.write, text)
+
+
+def described(asked: argparse.Namespace, programs: Sequence[Program]) -> str:
+    """Return what was run, and when and where, in a sentence or two."""
+    runs = f"{asked.runs} runs" if asked.runs > 1 else "a run"
+    seeds = f"seeds {asked.seed} to {asked.seed + asked.runs - 1}" if asked.runs > 1 else f"seed {asked.seed}"
+    return fill(
+        f"Measured on {datetime.now(tz=UTC):%d %B %Y} on {os.cpu_count()} cores: {runs} of {asked.length:g} s ({seeds}), "
+        f"{asked.feeds} feeds, {asked.length / asked.day:.1f} days of theirs, a call every {asked.every:g} s. "
+        f"Programs: {', '.join(each.version for each in programs)}.",
+        width=120,
+    )
 
 
 async def run_mix(
@@ -135,31 +156,6 @@ async def run_mix(
         if not asked.keep:
             shutil.rmtree(folder, ignore_errors=True)
     return found
-
-
-def table(mix: str, found: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of a mix as a table in Markdown, with a row a figure and a column a program."""
-    programs = list(dict.fromkeys(each["program"] for each in found))
-    lines = [f"| {mix} | {' | '.join(programs)} |", "|---" * (len(programs) + 1) + "|"]
-    for name in found[0]:
-        of = [[each[name] for each in found if each["program"] == program] for program in programs]
-        if name not in {"program", "mix"} and any(each is not None for its in of for each in its):
-            lines.append(f"| {name} | {' | '.join(map(_written, of))} |")
-    return "\n".join(lines) + "\n"
-
-
-def _written(values: Sequence[float | None]) -> str:
-    """Return the median of some runs, with the least and the greatest if there are several.
-
-    >>> _written([3.14159]), _written([3, 1, 2]), _written([None])
-    ('3.14', '2 (1 to 3)', '-')
-    """
-    known = sorted(each for each in values if each is not None)
-    if not known:
-        return "-"
-    shown = [f"{each:,}" if isinstance(each, int) else f"{each:.3g}" for each in known]
-    middle = shown[(len(shown) - 1) // 2]
-    return middle if len(known) == 1 else f"{middle} ({shown[0]} to {shown[-1]})"
 
 
 if __name__ == "__main__":
