@@ -134,8 +134,9 @@ def described(asked: argparse.Namespace, programs: Sequence[Program]) -> str:
     """Return what was run, and when and where, in a sentence or two."""
     runs = f"{asked.runs} runs" if asked.runs > 1 else "a run"
     seeds = f"seeds {asked.seed} to {asked.seed + asked.runs - 1}" if asked.runs > 1 else f"seed {asked.seed}"
+    today = f"{datetime.now(tz=UTC):%d %B %Y}"
     return fill(
-        f"Measured on {datetime.now(tz=UTC):%d %B %Y} on {os.cpu_count()} cores: {runs} of {asked.length:g} s ({seeds}), "
+        f"Measured on {today} on {os.cpu_count()} cores: {runs} of {asked.length:g} s ({seeds}), "
         f"{asked.feeds} feeds, {asked.length / asked.day:.1f} days of theirs, a call every {asked.every:g} s. "
         f"Programs: {', '.join(each.version for each in programs)}.",
         width=120,

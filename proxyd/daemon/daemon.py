@@ -145,12 +145,29 @@ class Daemon:
         self._look.notify()
 
     async def run(self) -> None:
-        """Run until ``stop``."""
-        async with self._loops.evaluation, self._loops.plan_worker, asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._store.writer.run(), name="writer")
-            if await self._begin(tasks):
-                await self._work()
-            self._store.writer.close()
+        """Run until ``stop``; a database that stays busy does not keep it from ending."""
+        try:
+            async with self._loops.evaluation, self._loops.plan_worker, asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._store.writer.run(), name="writer")
+                if await self._begin(tasks):
+                    giving_up = tasks.create_task(self._stop_waiting(), name="end of waiting")
+                    await self._work()
+                    giving_up.cancel()
+                self._store.writer.close()
+        except* StoreError:
+            busy = self._store.writer.waits_for
+            if not (busy and self._stopping.is_set()):
+                raise
+            said = "ended while the database was busy: what is not recorded is probed and sent again after the start"
+            log.warning(said, error=busy)
+
+    async def _stop_waiting(self) -> None:
+        """Refuse what waits for a busy database once the drain is over: a lock may be held for hours."""
+        await self._stopping.wait()
+        await self._clock.sleep(self._settings.drain_timeout)
+        while not self._store.writer.waits_for:
+            await self._clock.sleep(_LOOK_S)
+        self._store.writer.close()
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> bool:
         """Run the declaration; return whether that was done before ``stop``."""

@@ -265,6 +265,24 @@ async def test_a_database_that_another_program_keeps_is_waited_for_and_nothing_i
             await stopped_with(w, "locked", "end the other program", str(w.daemon.database))
 
 
+@pytest.mark.long
+async def test_a_daemon_ends_though_an_accepted_message_cannot_be_recorded(tmp_path: Path) -> None:
+    async with world(tmp_path, drain_timeout="1s") as w:
+        await running(w)
+        w.receiver.scripts["each"].append("hold")
+        news = w.origin.feeds["feed"].add(1)
+        await w.receiver.received("each", 1)
+        with locked(w.daemon.database):
+            w.receiver.release.set()
+            await eventually(lambda: "the database is not written" in w.daemon.log, "it waits")
+            await w.daemon.stop()
+        assert "ended while the database was busy" in w.daemon.log
+        await w.daemon.start()
+        await eventually(lambda: len(w.receiver.arrivals["each"]) == 2, "it is sent again")
+        assert w.receiver.guids("each") == news
+        one_id_for_each_item(w.receiver, "each")
+
+
 @pytest.mark.parametrize(
     "where",
     [
