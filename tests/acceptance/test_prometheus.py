@@ -181,7 +181,8 @@ async def test_faults_of_a_daemon_reach_somebody(tmp_path: Path) -> None:
 
             w.daemon.declare("CREATE NONSENSE", "broken")
             told = await watch.ring_if_due("ProxydReloadFailed")
-            assert told.endswith(f"127.0.0.1:{w.daemon.port} runs on the old ones docs/runbook.md#proxydreloadfailed\n")
+            assert f"127.0.0.1:{w.daemon.port} runs on the old ones https://" in told
+            assert told.endswith("/docs/runbook.md#proxydreloadfailed\n")
             (w.daemon.profiles / "broken.profile").unlink()
 
             async def mended() -> bool:

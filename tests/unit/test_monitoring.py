@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
@@ -26,6 +27,7 @@ TESTS = sorted((PROMETHEUS / "tests").glob("*.yml"))
 ALERTMANAGER = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 RUNBOOK = ROOT / "docs" / "runbook.md"
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
 PARTS = ("Means", "How bad", "Look", "Do", "Over when")
 OTHERS = {"up", "ALERTS"}  # what Prometheus itself makes
 WORDS = {"objective", "burn", "fast", "steady", "slow", "creeping", "advise", "spend", "proxyd", "pg_stat_activity"}
@@ -211,7 +213,9 @@ def test_every_alert_is_tested_with_its_fault_and_without_it() -> None:
 def test_an_alert_says_how_bad_it_is_and_what_to_do(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in {"critical", "warning"}
     assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
-    assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
+    page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+    assert page == f"{URLS['Repository']}/blob/main/{RUNBOOK.relative_to(ROOT)}"
+    assert anchor == alert["alert"].lower()
     for verb in re.findall(r"`proxyd ([^`]+)`", alert["annotations"]["description"]):
         options_of(verb.split())
 
