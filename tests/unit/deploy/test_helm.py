@@ -161,15 +161,32 @@ def test_mail_has_its_password_from_a_secret_and_only_where_mail_is_sent() -> No
 
 
 def test_alerts_and_dashboards_are_those_of_prometheus_and_grafana() -> None:
-    values = "{alerts: {enabled: true}, secrets: {alerts: chat}, dashboards: {enabled: true}}"
-    made = rendered(values=values)
+    made = rendered(values="{alerts: {enabled: true}, dashboards: {enabled: true}}", namespace="watching")
     for path in (DEPLOY / "prometheus/rules").glob("*.yml"):
-        assert made[f"PrometheusRule proxyd-{path.stem}"]["spec"] == yaml.safe_load(path.read_text(encoding="utf-8"))
+        rules = yaml.safe_load(yaml.safe_dump(yaml.safe_load(path.read_text(encoding="utf-8"))))
+        for rule in [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]:
+            rule["labels"]["namespace"] = "watching"  # or the operator would not send it to an AlertmanagerConfig
+        assert made[f"PrometheusRule proxyd-{path.stem}"]["spec"] == rules
     shown = made["ConfigMap proxyd-dashboards"]["data"]
     paths = list((DEPLOY / "grafana/dashboards").glob("*.json"))
     assert shown == {f"proxyd-{path.name}": path.read_text(encoding="utf-8") for path in paths}
+    assert {"PodMonitor proxyd", "AlertmanagerConfig proxyd"}.isdisjoint(made)
+
+
+def test_the_secret_of_a_chat_is_enough_for_alerts_to_come_there() -> None:
+    made = rendered(values="{secrets: {alerts: chat}}")
+    assert made.keys() - rendered().keys() == {
+        "PodMonitor proxyd",
+        "PrometheusRule proxyd-recording",
+        "PrometheusRule proxyd-alerts",
+        "AlertmanagerConfig proxyd",
+    }
     (receiver,) = made["AlertmanagerConfig proxyd"]["spec"]["receivers"]
-    assert receiver["slackConfigs"][0]["apiURL"] == {"name": "chat", "key": "alerts_url"}
+    (chat,) = receiver["slackConfigs"]
+    assert chat["apiURL"] == {"name": "chat", "key": "alerts_url"}
+    (alertmanager,) = documents(DEPLOY / "alertmanager/alertmanager.yml")
+    (same,) = alertmanager["receivers"][0]["slack_configs"]
+    assert (chat["title"], chat["text"], chat["sendResolved"]) == (same["title"], same["text"], same["send_resolved"])
 
 
 @pytest.mark.parametrize(
