@@ -61,7 +61,7 @@ def test_no_manifest_is_left_out_and_no_two_have_the_same_name() -> None:
     assert len(names) == len(set(names))
     assert {d["metadata"].get("namespace", "proxyd") for d in APPLIED} == {"proxyd"}
     (image,) = KUSTOMIZATION["images"]
-    assert image == {"name": "proxyd", "newTag": __version__}
+    assert image == {"name": "proxyd", "newName": "ghcr.io/proxyd/proxyd", "newTag": __version__}
     (single,) = documents(FOLDER / "single/kustomization.yaml")
     assert (single["images"], single["resources"]) == ([image], ["proxyd.yaml"])
 
