@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from proxyd import __version__
 from proxyd.cluster.nats_users import USERS
@@ -41,6 +43,28 @@ def test_the_version_is_this_one() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert f"version={__version__}\n" in text
     assert f"proxyd:{__version__}" in text
+    named = re.findall(r"(?:ghcr\.io/[\w/-]+:|--version |/download/v|/proxyd_)(\d+\.\d+\.\d+)", text)
+    assert len(named) >= 5
+    assert set(named) == {__version__}
+
+
+def test_what_it_fetches_is_what_a_release_publishes() -> None:
+    """The image, the browser's, the chart and the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = project["urls"]["Repository"]
+    owner, name = page.split("/")[-2:]
+    published = {f"{owner}/{name}", f"{owner}/{name}-browser", f"{owner}/charts/{name}"}
+    text = PAGE.read_text(encoding="utf-8")
+    assert set(re.findall(r"ghcr\.io/([\w/-]+)", text)) == published
+    package = f"{page}/releases/download/v{__version__}/proxyd_{__version__}_amd64.deb"
+    assert package in text
+    release = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    for pushed in ('--tag "$image:', '--tag "$image-browser:', '/charts"', "proxyd*.deb"):
+        assert pushed in release
+    (debian,) = re.findall(r"On (Debian \d+) a package does", text)
+    codename = {"Debian 12": "bookworm", "Debian 13": "trixie"}[debian]
+    job = yaml.safe_load(release)["jobs"]["packages"]
+    assert job["container"].endswith(f"-{codename}")  # a package needs the Python of the Debian that built it
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
