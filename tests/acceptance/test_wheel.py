@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
 
 from proxyd import __version__
 from tests.acceptance.wheels import build, build_sdist, copy_project, interpreters, run
-from tests.deployment import DEPLOY
+from tests.deployment import DEPLOY, ROOT
 
 HERE = interpreters(11, 12, 13, 14)
 
@@ -51,6 +53,18 @@ def test_it_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
     assert needed | {"proxyd/api/web/static/style.css"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"proxyd", f"proxyd-{__version__}.dist-info"}
     assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".lock"))]
+
+
+def test_every_link_and_picture_of_its_page_on_pypi_leads_to_a_file_of_this_version(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = message_from_bytes(archive.read(f"proxyd-{__version__}.dist-info/METADATA"))
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    links = re.findall(r"(!?)\[[^]]*\]\(([^)#\s]+)", str(metadata.get_payload()))
+    assert len(links) > 30
+    for mark, link in links:
+        _, start, path = link.partition(f"proxyd/proxyd/{'raw' if mark else 'blob'}/v{__version__}/")
+        assert link.startswith("https://"), link
+        assert (ROOT / path).is_file() if start else "proxyd/proxyd" not in link, link
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.deployment import ROOT
 
-WANTED = ("pyproject.toml", "README.md", "LICENSE", "migrations", "proxyd")
+WANTED = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "migrations", "proxyd")
 EPOCH = "1750000000"
 
 
