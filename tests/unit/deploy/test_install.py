@@ -67,6 +67,14 @@ def test_what_it_fetches_is_what_a_release_publishes() -> None:
     assert job["container"].endswith(f"-{codename}")  # a package needs the Python of the Debian that built it
 
 
+def test_the_copy_before_an_upgrade_is_named_by_the_schema_of_its_release() -> None:
+    ((schema, version),) = re.findall(
+        r"`proxyd\.db\.schema-(\d+)` for one of (\d+\.\d+)", PAGE.read_text(encoding="utf-8")
+    )
+    written = (ROOT / f"tests/upgrades/{version}.sql").read_text(encoding="utf-8")
+    assert f"INSERT INTO \"alembic_version\" VALUES('{schema}')" in written
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_the_secrets_of_compose_are_made_and_fit_together(tmp_path: Path) -> None:
     (block,) = [block for block in SHELL if "deploy/secrets/postgres_password" in block.text]
