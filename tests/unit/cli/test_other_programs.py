@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sqlite3
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -124,6 +126,19 @@ def test_what_a_program_keeps_is_taken_over_and_the_rest_is_named(
     assert [each for each in statements if each not in text] == []
     assert len(said) - 1 == len(notes)
     assert all(note in line for note, line in zip(notes, said[1:], strict=True))
+
+
+@pytest.mark.skipif(shutil.which("newsboat") is None, reason="newsboat is not installed")
+def test_the_opml_that_newsboat_makes_of_its_urls_is_taken_over(imported: Import, tmp_path: Path) -> None:
+    """Without tags, which it does not export."""
+    command = ["newsboat", "--export-to-opml", "--url-file", EXPORTS / "newsboat.txt", "--cache-file", "cache.db"]
+    alone = os.environ | {"HOME": str(tmp_path)}
+    made = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, check=True, timeout=60)
+    (tmp_path / "feeds.opml").write_bytes(made.stdout)
+    code, text, said = imported(tmp_path / "feeds.opml")
+    assert (code, said[0].partition(" in ")[0]) == (0, "2 new sources")
+    assert 'CREATE SOURCE "My A" OF "Imported".ARTICLE AT \'https://a.example.org/feed\';' in text
+    assert "AT 'https://b.example.org/feed'" in text
 
 
 def test_the_feeds_of_a_database_of_reader_are_taken_over(imported: Import, tmp_path: Path) -> None:
