@@ -73,7 +73,9 @@ async def test_who_waits_for_a_session_says_so_and_is_counted_and_nothing_fails(
             assert await asyncio.gather(*asked) == [1] * len(asked)
         assert connections.waits_s() == 0.0
     begun, ended = "all sessions of the database are in use: others wait", "sessions of the database are free again"
-    assert [each["event"] for each in said] == [begun, ended] * (len(said) // 2)  # a slow machine waits again
+    events = [each["event"] for each in said]
+    assert events[0] == begun
+    assert events.count(begun) == events.count(ended) == len(events) / 2  # a slow machine waits again, in both pools
 
 
 async def test_planners_record_notifications_one_after_the_other(postgresql: PostgresServer) -> None:
