@@ -131,7 +131,7 @@ def test_what_a_program_keeps_is_taken_over_and_the_rest_is_named(
 @pytest.mark.skipif(shutil.which("newsboat") is None, reason="newsboat is not installed")
 def test_the_opml_that_newsboat_makes_of_its_urls_is_taken_over(imported: Import, tmp_path: Path) -> None:
     """Without tags, which it does not export."""
-    command = ["newsboat", "--export-to-opml", "--url-file", EXPORTS / "newsboat.txt", "--cache-file", "cache.db"]
+    command = ["newsboat", "--export-to-opml", "--url-file", str(EXPORTS / "newsboat.txt"), "--cache-file", "cache.db"]
     alone = os.environ | {"HOME": str(tmp_path)}
     made = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, check=True, timeout=60)
     (tmp_path / "feeds.opml").write_bytes(made.stdout)
