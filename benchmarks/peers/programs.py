@@ -238,17 +238,17 @@ def _free_port() -> int:
         return port
 
 
-def install(program: Program, environments: Path) -> Path:
-    """Return the interpreter of an environment that has a program; proxyd is built anew as it is here."""
-    if program.command:
-        return Path(sys.executable)
+def install(program: Program, environments: Path, *, here: bool = False) -> Path:
+    """Return the interpreter of an environment that has a program; proxyd is built anew, or ``here`` is taken."""
     is_ours = program.requirement == _HERE
+    if program.command or (is_ours and here):
+        return Path(sys.executable)
     folder = environments / (program.name if is_ours else program.requirement.replace("==", "-").replace(" ", "-"))
     if is_ours:
         shutil.rmtree(folder, ignore_errors=True)
     if not (folder / "done").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        python = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        python = [str(folder / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         subprocess.run([*python, *program.requirement.split()], check=True)
         (folder / "done").touch()
     return folder / "bin" / "python"

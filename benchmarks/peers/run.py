@@ -16,12 +16,11 @@ import os
 import shlex
 import shutil
 import statistics
-import sys
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,13 @@ async def run_one(program: Program, mix: Mix, python: Path, folder: Path, every_
         running = Running(ready.command, ready.environment, folder, 0.0 if program.is_daemon else every_s, mix.kills)
         for command in ready.first:
             await (await asyncio.create_subprocess_exec(*command, cwd=folder, stdin=asyncio.subprocess.DEVNULL)).wait()
-        print(mix.name, program.name, shlex.join(ready.command[:9]), file=sys.stderr)
         run.begin()
         adding = None if ready.add is None else asyncio.ensure_future(ready.add())
         await running.run(mix.length_s)
         if adding is not None:
             await adding
-    return {"program": program.name, "mix": mix.name, **figures(run, running.used, every_s)}
+    said = {"program": program.name, "mix": mix.name, "command": shlex.join(ready.command)}
+    return said | figures(run, running.used, every_s)
 
 
 def figures(run: Run, used: Used, every_s: float) -> dict[str, Any]:
@@ -110,24 +109,28 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few sources and a minute, to see that it runs")
     parser.add_argument("--keep", action="store_true", help="keep what each program wrote")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--here", action="store_true", help="take proxyd from this environment, whatever extras it has")
     parser.add_argument("--write", type=Path, help="a page, between whose marks the tables are put")
     parser.add_argument("--environments", type=Path, default=Path.home() / ".cache" / "proxyd-peers")
     asked = parser.parse_args()
     if asked.quick:
         asked.feeds, asked.length, asked.every, asked.day = 10, 60.0, 5.0, 40.0
     programs = [each for each in PROGRAMS if (each.name in asked.programs if asked.programs else each.is_here)]
-    pythons = {each.name: install(each, asked.environments) for each in programs}
+    pythons = {each.name: install(each, asked.environments, here=asked.here) for each in programs}
     found: list[dict[str, Any]] = []
     for seed in range(asked.seed, asked.seed + asked.runs):
         for mix in mixes(asked.feeds, asked.length, asked.day, seed, asked.trace):
             if not asked.mixes or mix.name in asked.mixes:
                 found += asyncio.run(run_mix(programs, mix, pythons, asked))
-    if asked.json:
-        print(json.dumps(found))
     text = f"{described(asked, programs)}\n\n{tables(found)}"
-    print(text, file=sys.stderr if asked.json else sys.stdout)
+    commands = "\n".join(f"* {name}: `{command}`" for name, command in dict(map(_command, found)).items())
+    print(json.dumps(found) if asked.json else f"{text}\n{commands}")
     if asked.write is not None:
         write(asked.write, text)
+
+
+def _command(run: Mapping[str, Any]) -> tuple[str, str]:
+    return run["program"], textwrap.shorten(run["command"], 200)
 
 
 def described(asked: argparse.Namespace, programs: Sequence[Program]) -> str:
@@ -135,7 +138,7 @@ def described(asked: argparse.Namespace, programs: Sequence[Program]) -> str:
     runs = f"{asked.runs} runs" if asked.runs > 1 else "a run"
     seeds = f"seeds {asked.seed} to {asked.seed + asked.runs - 1}" if asked.runs > 1 else f"seed {asked.seed}"
     today = f"{datetime.now(tz=UTC):%d %B %Y}"
-    return fill(
+    return textwrap.fill(
         f"Measured on {today} on {os.cpu_count()} cores: {runs} of {asked.length:g} s ({seeds}), "
         f"{asked.feeds} feeds, {asked.length / asked.day:.1f} days of theirs, a call every {asked.every:g} s. "
         f"Programs: {', '.join(each.version for each in programs)}.",

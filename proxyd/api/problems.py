@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 
+import structlog
 from aiohttp import web
 
 from proxyd.api import wire
@@ -18,6 +19,9 @@ from proxyd.core.errors import (
     NotFoundError,
     ProfileError,
     RuleError,
+    StoreBusyError,
+    StoreError,
+    StoreUnreachableError,
 )
 
 
@@ -36,10 +40,11 @@ class FaultsError(ValueError):
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 EXPECTED = (
     *(ProfileError, ListingError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError),
-    BadSearchError,
+    *(BadSearchError, StoreBusyError, StoreUnreachableError),
 )
 """The errors that handlers raise to refuse a request."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+log = structlog.get_logger("api")
 
 
 def problem(status: int, title: str, detail: str = "", errors: Sequence[wire.Fault] = ()) -> web.Response:
@@ -100,6 +105,9 @@ def answer_to(error: Exception) -> web.Response:
         return problem(422, "The list cannot be read", error.message)
     if isinstance(error, NotFoundError | ConflictError | BusyError):
         return _refusal(error)
+    if isinstance(error, StoreError):
+        log.warning("a request was refused, because the database cannot do it now", error=str(error))
+        return later("the database cannot do it now; try again in a few seconds")
     return problem(400, "Bad request", str(error))
 
 

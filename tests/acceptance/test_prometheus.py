@@ -192,7 +192,7 @@ async def test_faults_of_a_daemon_reach_somebody(tmp_path: Path) -> None:
 
             throttles = True
             told = await watch.ring_if_due("ProxydOriginsThrottle")
-            assert re.match(r"[\d.]+% of the probes are answered 429 or 503 docs/", told)
+            assert re.match(r"[\d.]+% of the probes are answered 429 or 503 https://\S+/docs/", told)
 
             await w.daemon.kill()
             await watch.ring_if_due("ProxydDown")
