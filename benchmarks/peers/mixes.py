@@ -98,15 +98,16 @@ def mixes(feeds: int, length_s: float, day_s: float, seed: int, trace: Path | No
     cyclic = _feeds(_cyclic(feeds, length_s, rng))
     odd = _feeds(_uneven(feeds, length_s, rng), ODD)
     kills = tuple(float(each) for each in np.sort(rng.uniform(0.1, 0.9, round(length_s / 30.0)) * length_s))
-    of_trace = () if trace is None else (trace,)
-    return [
+    found = [
         Mix("uneven", uneven, length_s, day_s),
         Mix("cyclic", cyclic, length_s, day_s),
         Mix("odd", odd, length_s, day_s),
         Mix("limits", uneven, length_s, day_s, limits=((part, 3 * part),), outages=((5 * part, 6 * part),)),
         Mix("faults", uneven, length_s, day_s, kills=kills, receiver_outages=((third, third + part),)),
-        *(Mix(path.stem, _feeds(_of_trace(path, feeds, length_s, day_s, rng)), length_s, day_s) for path in of_trace),
     ]
+    if trace is not None:
+        found.append(Mix(trace.stem, _feeds(_of_trace(trace, feeds, length_s, day_s, rng)), length_s, day_s))
+    return found
 
 
 def _feeds(times: Sequence[Sequence[float]], shapes: Sequence[str] = ("plain",)) -> tuple[Feed, ...]:
