@@ -45,8 +45,10 @@ async def bring_back(options: argparse.Namespace) -> int:
     from proxyd.store import backups
 
     settings = settings_of(options)
-    copy, aside = await backups.bring_back(settings.database, stamp=_stamp())
-    print(f"{settings.database_shown} is {copy} again; the upgraded one is kept as {aside}")
+    copy, made_s, aside = await backups.bring_back(settings.database, stamp=_stamp())
+    # An upgrade that leaves the schema alone makes no copy: the last one may be older than whoever asks thinks
+    made = f"{datetime.fromtimestamp(made_s, UTC):%Y-%m-%d %H:%M} UTC"
+    print(f"{settings.database_shown} is {copy}, made {made}, again; the upgraded one is kept as {aside}")
     print("now start the version before; it may tell again what was told since the upgrade")
     return 0
 

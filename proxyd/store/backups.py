@@ -169,11 +169,11 @@ async def _copy_former(connections: StoreConnections, database: Path) -> None:
     log.info("the database is copied before it is upgraded", copy=str(target))
 
 
-async def bring_back(database: str | Path, *, stamp: str) -> tuple[Path, Path | None]:
+async def bring_back(database: str | Path, *, stamp: str) -> tuple[Path, float, Path | None]:
     """Put the copy from before the last upgrade in the place of a database file that no daemon holds.
 
-    Returns the copy, which is used up, and the new name of the upgraded database. Raises ``NotFoundError``: there is no
-    copy; ``StoreError``: it is damaged, or a daemon holds the database.
+    Returns the copy, which is used up, the Unix time at which it was made, and the new name of the upgraded database.
+    Raises ``NotFoundError``: there is no copy; ``StoreError``: it is damaged, or a daemon holds the database.
     """
     if _is_postgresql(database):
         raise NotFoundError(
@@ -183,11 +183,12 @@ async def bring_back(database: str | Path, *, stamp: str) -> tuple[Path, Path | 
         return await asyncio.to_thread(_bring_back, Path(database), stamp)
 
 
-def _bring_back(database: Path, stamp: str) -> tuple[Path, Path | None]:
+def _bring_back(database: Path, stamp: str) -> tuple[Path, float, Path | None]:
     if not (copies := _former_copies(database)):
         raise NotFoundError(f"there is no copy of {database} from before an upgrade; see `proxyd restore --help`")
-    check_file(copies[-1])
-    return copies[-1], _put_in_place(database, copies[-1], stamp)
+    copy = copies[-1]
+    check_file(copy)
+    return copy, copy.stat().st_mtime, _put_in_place(database, copy, stamp)
 
 
 @contextmanager

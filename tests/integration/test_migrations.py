@@ -147,6 +147,30 @@ async def test_the_first_schema_of_all_is_filled_in(tmp_path: Path) -> None:
     assert webhooks == [("https://r.example/done", "confirmed", 7.0)]  # whoever has accepted something needs no ping
 
 
+async def test_hubs_that_0_1_left_are_asked_again(tmp_path: Path) -> None:
+    columns = "source_id, url, hub, topic, status, callback_id, secret, is_asked, verified_s, chosen_s, due_s"
+    former = former_file(V0_1, tmp_path / "old.db")
+    with closing(sqlite3.connect(former)) as connection, connection:
+        for name, status in {"left": "demoted", "kept": "active"}.items():
+            first = f"'{name}', 'u', 'h', 't', '{status}', 'c', 's', 1, 5, 5, 9"
+            connection.execute(
+                f"INSERT INTO subscriptions ({columns}, lease_until_s, failures, misses, pushes)"
+                f" VALUES ({first}, 9, 0, 3, 4)"
+            )
+    async with open_connections(former) as connections:
+        await migrate(connections.writer)
+        found = await connections.writer.call(rows)
+    left, kept = sorted(found["subscriptions"], key=lambda row: str(row["status"]), reverse=True)
+    assert (left["source_id"], left["status"], left["due_s"], left["misses"], left["told"]) == (
+        "left",
+        "wanted",
+        0,
+        0,
+        0,
+    )
+    assert (kept["source_id"], kept["status"], kept["due_s"], kept["misses"]) == ("kept", "active", 9, 0)
+
+
 async def test_a_database_of_a_newer_proxyd_is_not_touched(database: str | Path) -> None:
     def renumber(connection: Connection) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))

@@ -133,9 +133,10 @@ def test_one_command_brings_back_what_there_was_before_an_upgrade(database: Path
     former = database.with_name("p.db.schema-0016")
     assert say("db", "migrate")[0] == 0
     assert (schema_of(database), schema_of(former)) == (revisions()[0], "0016")
+    os.utime(former, (1e9, 1e9))
     code, out, _ = say("db", "back")
     told, kept = out.splitlines()[0].split("; the upgraded one is kept as ")
-    assert (code, told) == (0, f"{database} is {former} again")
+    assert (code, told) == (0, f"{database} is {former}, made 2001-09-09 01:46 UTC, again")
     assert (schema_of(database), schema_of(Path(kept)), former.exists()) == ("0016", revisions()[0], False)
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("SELECT count(*) FROM outbox WHERE state = 'pending'").fetchone() == (9,)
@@ -177,7 +178,7 @@ def test_check_says_what_an_upgrade_will_change(database: Path, say: Say, monkey
     assert (code, schema_of(database)) == (0, "0016")
     first, *migrations = [line for line in out.splitlines() if line.startswith("note: ")]
     assert first == f"note: {database} is upgraded by the next start, and copied to {database}.schema-0016 first"
-    assert migrations[0].startswith("note: migration 0052: Makes the tables of 1.0")
+    assert migrations[0].startswith("note: migration 0053: Makes the tables of 1.0")
     found = json.loads(say("check", "--upgrade", "--json")[1])["upgrade"]
     assert (found["schema"], list(found["migrations"])) == ("0016", list(revisions()[::-1]))
     assert say("db", "migrate")[0] == 0

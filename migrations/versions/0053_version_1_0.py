@@ -16,7 +16,7 @@ from alembic import op
 from proxyd.store.databases.tables import WORDS_IN_SQLITE
 from proxyd.store.rows import words_of
 
-revision = "0052"
+revision = "0053"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -441,6 +441,7 @@ sa.Table(
     sa.Column("misses", sa.Integer(), nullable=False),
     sa.Column("pushes", sa.Integer(), nullable=False),
     sa.Column("last_push_s", sa.Float()),
+    sa.Column("told", sa.Integer(), nullable=False, server_default="0"),
 )
 sa.Table(
     "suspensions",
@@ -665,6 +666,9 @@ def _fill(connection: sa.Connection, before: Columns) -> None:
         _fill_words(connection)
     if "lanes" not in before:
         _fill_lanes(connection)
+    if "told" not in before.get("subscriptions", ["told"]):  # no hub is left any more
+        op.execute("UPDATE subscriptions SET misses = 0")
+        op.execute("UPDATE subscriptions SET status = 'wanted', due_s = 0 WHERE status = 'demoted'")
 
 
 def _fill_rates(connection: sa.Connection) -> None:
