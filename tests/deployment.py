@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,17 @@ from proxyd.config.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
-# Built beside this, and taken on trust until it is there.
-COMING_FOLDERS = {"deploy/prometheus", "deploy/alertmanager", "deploy/grafana"}
 
 
-def is_there(path: str) -> bool:
-    """Return whether a file of the project is there, or its whole folder is yet to come."""
-    yet_to_come = any(Path(path).is_relative_to(folder) and not (ROOT / folder).exists() for folder in COMING_FOLDERS)
-    return yet_to_come or (ROOT / path).exists()
+def build_site(folder: Path) -> Path:
+    """Write the site of the documents into a folder, as `make docs` does, and return it; fail on a warning."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", str(DEPLOY / "site/mkdocs.yml")]
+    told = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(
+        [*command, "--site-dir", str(folder)], env=told, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
 
 
 def documents(path: Path) -> list[dict[str, Any]]:

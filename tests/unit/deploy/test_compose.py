@@ -12,7 +12,7 @@ import pytest
 
 from proxyd import __version__
 from proxyd.cluster.nats_users import CONFIG, PASSWORDS
-from tests.deployment import DEPLOY, ROOT, documents, is_there, pinned, unknown_settings
+from tests.deployment import DEPLOY, ROOT, documents, pinned, unknown_settings
 
 (COMPOSE,) = documents(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -82,7 +82,7 @@ def mounts(service: dict[str, Any]) -> list[list[str]]:
 def test_what_is_mounted_is_there_and_only_named_volumes_are_written_to(name: str) -> None:
     for source, _, *mode in mounts(SERVICES[name]):
         if source.startswith("./"):
-            assert is_there(source), source
+            assert (ROOT / source).exists(), source
             assert mode == ["ro"]
         else:
             assert source in COMPOSE["volumes"]

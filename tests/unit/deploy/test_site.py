@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.deployment import ROOT, build_site
+
 _FETCHED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(https?:[^\"]+)|<link\b[^>]*\bhref=\"(https?:[^\"]+)"
 )
@@ -19,22 +17,7 @@ _FETCHED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--quiet",
-        "--config-file",
-        str(ROOT / "deploy/site/mkdocs.yml"),
-    ]
-    told = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(
-        [*command, "--site-dir", str(folder)], env=told, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
-    return folder
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 def pages(site: Path) -> dict[str, str]:
