@@ -20,7 +20,7 @@ def tables(found: Sequence[Mapping[str, Any]]) -> str:
     delays |= {"its first quarter": (first, "mean of the first quarter")}
     if "cyclic" in mixes:
         delays["cyclic, second half"] = ("cyclic", "mean of the second half")
-    lives = {life: (first, life) for life in found[0] if life.startswith("within ") and life != "within Retry-After"}
+    lives = {life: (first, life) for life in found[0] if life.startswith("within ")}
     spread = {"median": (first, "median"), "p95": (first, "p95"), "noticed after": (first, "notice mean")} | lives
     costs = {
         "requests": (first, "requests"),
@@ -37,7 +37,7 @@ def tables(found: Sequence[Mapping[str, Any]]) -> str:
         if mix in mixes
     }
     if "limits" in mixes:
-        losses["requests inside a Retry-After"] = ("limits", "within Retry-After")
+        losses["requests inside a Retry-After"] = ("limits", "inside a Retry-After")
     if "faults" in mixes:
         losses["last message after the receiver's return, s"] = ("faults", "last told after the receiver's outage")
     parts = {

@@ -65,7 +65,7 @@ def figures(run: Run, used: Used, every_s: float) -> dict[str, Any]:
         "news": len(news),
         "requests": sum(run.requests.values()),
         "not modified": run.requests[304],
-        "within Retry-After": max(0, run.too_early - len(mix.feeds) // 2 * len(mix.limits)),
+        "inside a Retry-After": max(0, run.too_early - len(mix.feeds) // 2 * len(mix.limits)),
         "notice mean": _mean(noticed),
         "mean": _mean(list(told.values())),
         "median": statistics.median(told.values()) if told else None,

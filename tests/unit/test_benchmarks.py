@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,18 @@ def test_each_program_tells_all_once_and_proxyd_also_if_it_is_killed(program: st
     assert calm == (0, 0, 0)
     assert faults == (0, 0, 0) or program == "newsboat"  # one that is killed while it notes what it told tells it twice
     assert all(each["news"] > 10 and each["requests"] > 50 for each in found)
+
+
+def test_the_peers_table_shows_shares_as_percent_and_counts_as_numbers() -> None:
+    report = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "peers" / "report.py"))
+    found = [
+        defaultdict(int, {"program": "a", "mix": mix, "within 1 h": 0.25, "inside a Retry-After": 20 + seed})
+        for seed in range(3)
+        for mix in ("uneven", "limits")
+    ]
+    text = report["tables"](found)
+    assert re.findall(r"\d+%", text) == ["25%"]
+    assert "| requests inside a Retry-After |\n|---|---|\n| a | 21 (20 to 22) |" in text
 
 
 def test_what_was_measured_is_drawn_in_a_plot_for_each_world(tmp_path: Path) -> None:
