@@ -17,7 +17,7 @@ def tables(found: Sequence[Mapping[str, Any]]) -> str:
     mixes = list(dict.fromkeys(each["mix"] for each in found))
     first = mixes[0]
     delays = {mix: (mix, "mean") for mix in mixes}
-    delays |= {"its first quarter": (first, "mean of the first quarter")}
+    delays |= {f"{first}, first quarter": (first, "mean of the first quarter")}
     if "cyclic" in mixes:
         delays["cyclic, second half"] = ("cyclic", "mean of the second half")
     lives = {life: (first, life) for life in found[0] if life.startswith("within ")}
