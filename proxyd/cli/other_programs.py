@@ -68,8 +68,14 @@ def read_other_program(path: Path) -> Moved | SourceList | None:
     if path.suffix in _YAML:
         return _sort_out(_jobs(path), str(path))
     if head.lstrip().startswith(b"{"):
-        return _of_json(_json(path.read_bytes()[: _MOST_BYTES + 1], str(path)), str(path))
+        return _of_json(_json(_read(path), str(path)), str(path))
     return None
+
+
+def _read(path: Path) -> bytes:
+    """Return a file, or so much of it that it is seen to be too large."""
+    with path.open("rb") as file:
+        return file.read(_MOST_BYTES + 1)
 
 
 def merge_watches(
@@ -77,34 +83,67 @@ def merge_watches(
 ) -> tuple[Merged, list[str]]:
     """Return the WATCH of each address that is not declared, and what is left out, by name."""
     from proxyd.core.language import Merged, UniqueNames
+    from proxyd.core.language.watch_wishes import watch_text
     from proxyd.core.model.profile import plain_name
 
     names = UniqueNames([*map(plain_name, declared.rules), *declared.domains])
     there = {source.url for source in declared.sources.values()}
-    statements, notes = [], list(moved.notes)
-    for each in moved.watched:
-        if each.wish.url in there:
-            continue
+    statements, notes, checked = [], list(moved.notes), dict[str, list[str]]()
+    new = [each for each in moved.watched if each.wish.url not in there]
+    for each in new:
         name = names.of(each.wish.name or "", each.wish.url)
-        text, undeclared = _statement(replace(each.wish, name=name, to=tuple(to)), known)
-        statements.append(f"{text}\n")
-        left_out = [*each.left_out, *undeclared]
+        wish = replace(each.wish, name=name, to=())
+        of_address = checked.setdefault(each.wish.url, [])  # jobs of one page share its source
+        taken = _declarable(wish, known, of_address)
+        if isinstance(taken, str):
+            notes.append(f"{name}: left out: {each.wish.url} cannot be watched: {taken}")
+            continue
+        of_address.append(watch_text(taken))
+        statements.append(f"{watch_text(replace(taken, to=tuple(to)))}\n")
+        left_out = [*each.left_out, *_given_up(wish, taken)]
         notes += [f"{name}: not taken over: {', '.join(left_out)}"] * bool(left_out)
-    return Merged(tuple(statements), len(statements), len(moved.watched) - len(statements)), notes
+    if not statements and len(new) == len(moved.watched):
+        raise ListingError("\n".join([*notes[:20], "nothing of it can be watched"]))
+    return Merged(tuple(statements), len(statements), len(moved.watched) - len(new)), notes
 
 
-def _statement(wish: WatchWish, known: CheckSettings) -> tuple[str, list[str]]:
-    """Return the statements of a wish, without what cannot be declared here, and the names of that."""
+def _declarable(wish: WatchWish, known: CheckSettings, others: Sequence[str]) -> WatchWish | str:
+    """Return what of a wish can be declared beside other statements, or why nothing can."""
     from proxyd.core.language import SourceText, check
     from proxyd.core.language.watch_wishes import watch_text
 
     plain = replace(wish, page_class=wish.page_class or "PAGE", selector="", words=())
-    for tried in (wish, plain):
-        if not (errors := check([SourceText("", watch_text(replace(tried, to=())))], known).errors):
-            gone = [f"the selector {wish.selector!r}"] * (tried.selector != wish.selector)
-            gone += ["its words"] * (tried.words != wish.words)
-            return watch_text(tried), gone
-    raise ListingError(f"{wish.name}: {wish.url} cannot be watched: {errors[0].message}")
+    why = ""
+    for weaker in (wish, plain):
+        lines, headers = replace(weaker.options, ignored=()), replace(weaker.options, headers=())
+        # The source of an address may be there already, with its own headers and browser
+        none = replace(lines, headers=(), needs_browser=weaker.options.needs_browser and not others)
+        for options in dict.fromkeys((weaker.options, lines, headers, none)):
+            tried = replace(weaker, options=options)
+            try:
+                text = watch_text(tried)
+            except ConfigError as error:
+                why = why or str(error)
+                continue
+            errors = check([SourceText("", "\n".join([*others, text]))], known).errors
+            if not errors:
+                return tried
+            why = why or errors[0].message
+    return why
+
+
+def _given_up(wish: WatchWish, taken: WatchWish) -> Iterator[str]:
+    """Yield the names of what a wish has and what was taken of it has not."""
+    if taken.selector != wish.selector:
+        yield f"the selector {wish.selector!r}"
+    if taken.words != wish.words:
+        yield "its words"
+    if taken.options.ignored != wish.options.ignored:
+        yield "lines that are left out"
+    if taken.options.headers != wish.options.headers:
+        yield "headers of its own"
+    if taken.options.needs_browser != wish.options.needs_browser:
+        yield "the browser"
 
 
 def _json(body: bytes, where: str) -> Any:
@@ -187,7 +226,7 @@ def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
             tags[Path(name).parent.name] = str(found.get("title", ""))
         else:
             watches += _dicts(found.get("watching"))
-            kept = found.get("settings", {}).get("application", {}).get("tags", {})
+            kept = _within(found, "settings", "application", "tags")
             tags |= {uuid: str(tag.get("title", "")) for uuid, tag in kept.items() if isinstance(tag, dict)}
     watches.sort(key=lambda each: str(each.get("date_created", "")))
     moved = _sort_out((_page_of(each, tags) for each in watches), where)
@@ -197,8 +236,14 @@ def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
 
 
 def _applications(files: Mapping[str, Any]) -> list[object]:
-    settings = [files[name].get("settings", {}) for name in _SETTINGS if isinstance(files.get(name), dict)]
-    return [each.get("application") for each in settings if isinstance(each, dict)]
+    return [_within(files.get(name), "settings", "application") for name in _SETTINGS]
+
+
+def _within(found: object, *names: str) -> dict[str, Any]:
+    """Return the object to which names lead, or an empty one."""
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _page_of(watch: Mapping[str, Any], tags: Mapping[str, str]) -> Watched:
@@ -274,12 +319,12 @@ def _jobs(path: Path) -> Iterator[Watched | str]:
         import yaml
     except ImportError:
         raise ConfigError([f"{path}: to read YAML, install proxyd[moving]"]) from None
-    body = path.read_bytes()
+    body = _read(path)
     if len(body) > _MOST_BYTES:
         raise ListingError(f"{path} is larger than {_MOST_BYTES // 2**20} MiB")
     try:
         jobs = list(yaml.safe_load_all(body))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # a date may be none, a key a list
         raise ListingError(f"{path} is not YAML that can be read") from error
     for job in jobs:
         if isinstance(job, dict):
@@ -339,14 +384,16 @@ def _monitor(monitor: Mapping[str, Any]) -> Watched | str:
 
     kind, name = str(monitor.get("type")), str(monitor.get("name") or "")
     if kind == "port":
-        url = f"tcp://{monitor.get('hostname')}:{monitor.get('port')}"
+        host = str(monitor.get("hostname") or "")
+        url = f"tcp://{f'[{host}]' if ':' in host else host}:{monitor.get('port')}"
     elif kind in {"http", "keyword"}:
         url = str(monitor.get("url"))
     else:
         return f"{name or 'a monitor'}, which is of the kind {kind}"
     left_out = {
-        "it is paused there": monitor.get("active") in {False},
+        "it is paused there": "active" in monitor and not monitor["active"],
         "that it is to be down": monitor.get("upsideDown"),
+        "that its word must not be there": kind == "keyword" and monitor.get("invertKeyword"),
         "its method or body": monitor.get("method", "GET") != "GET" or monitor.get("body"),
         "its headers": monitor.get("headers"),
         "how it signs in": monitor.get("authMethod") or monitor.get("basic_auth_user"),

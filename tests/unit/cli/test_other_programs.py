@@ -195,3 +195,70 @@ def test_a_list_may_come_through_a_pipe(imported: Import) -> None:
     code, text, said = imported(Path(f"/dev/fd/{reading}"))
     os.close(reading)
     assert (code, said[0].partition(" in ")[0], "AT 'https://example.org/feed'" in text) == (0, "1 new source", True)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "counts", "notes"),
+    [
+        ("{url: https://a.example, name: A, filter: ['grepi: (?!x)a']}", 1, ["A: not taken over: lines that are left"]),
+        ("{url: https://a.example, name: A, headers: {Host: b}}", 1, ["A: not taken over: headers of its own"]),
+        (
+            (
+                "{url: https://a.example, name: A, filter: ['css:#a'], headers: {X: y}}\n---\n"
+                "{url: https://a.example, name: B, filter: ['css:#b'], headers: {X: y}}\n---\n"
+                "{navigate: https://a.example, name: C, headers: {X: z}, filter: ['grepi:ads']}"
+            ),
+            3,
+            ["B: not taken over: headers of its own", "C: not taken over: "],
+        ),
+    ],
+    ids=["pattern", "header", "same address"],
+)
+def test_a_job_that_cannot_be_said_as_a_whole_does_not_end_the_import(
+    imported: Import, tmp_path: Path, jobs: str, counts: int, notes: list[str]
+) -> None:
+    pytest.importorskip("yaml")
+    (tmp_path / "urls.yaml").write_text(jobs)
+    code, text, (said, *told) = imported(tmp_path / "urls.yaml")
+    assert (code, text.count("WATCH ")) == (0, counts), told
+    assert said.startswith(f"{counts} new source")
+    assert [line for note, line in zip(notes, told, strict=True) if note not in line] == []
+
+
+def test_a_monitor_that_cannot_be_taken_over_is_named(imported: Import, tmp_path: Path) -> None:
+    monitors = [
+        {"type": "port", "name": "Six", "hostname": "2001:db8::1", "port": 5432},
+        {"type": "port", "name": "Nowhere", "port": 1},
+        {"type": "keyword", "name": "Not", "url": "https://a.example", "keyword": "error", "invertKeyword": True},
+        {"type": "http", "name": "Paused", "url": "https://b.example", "active": 0},
+    ]
+    (tmp_path / "kuma.json").write_text(json.dumps({"monitorList": monitors}))
+    code, text, (said, *told) = imported(tmp_path / "kuma.json")
+    assert (code, said.partition(" in ")[0]) == (0, "3 new sources"), told
+    assert "WATCH 'tcp://[2001:db8::1]:5432' OF SITE" in text
+    assert [line for line in told if "Nowhere: left out: " in line] == told[:1]
+    assert told[1:] == [
+        "Not: not taken over: that its word must not be there",
+        "Paused: not taken over: it is paused there",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("urls.yaml", "name: 2024-13-45\nurl: https://a.example"),
+        ("urls.yaml", "[" * 100_000),
+        ("urls.yaml", "? [a]\n: b"),
+        ("backup.json", '{"watching": {}, "settings": []}'),
+        ("backup.json", '{"watching": {}, "settings": {"application": {"tags": []}}}'),
+        ("backup.json", '{"monitorList": {"1": {"type": "http", "active": []}}}'),
+        ("backup.json", '{"watching": [' * 100_000),
+    ],
+)
+def test_a_damaged_file_is_one_error(imported: Import, tmp_path: Path, file: str, text: str) -> None:
+    pytest.importorskip("yaml")
+    (tmp_path / file).write_text(text)
+    code, written, told = imported(tmp_path / file)
+    assert (code, written) == (1, "")
+    assert "Traceback" not in "".join(told)
+    assert file in told[-1]
