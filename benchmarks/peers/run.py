@@ -42,10 +42,12 @@ async def run_one(program: Program, mix: Mix, python: Path, folder: Path, every_
         for command in ready.first:
             await (await asyncio.create_subprocess_exec(*command, cwd=folder, stdin=asyncio.subprocess.DEVNULL)).wait()
         run.begin()
-        adding = None if ready.add is None else asyncio.ensure_future(ready.add())
+        adding = asyncio.ensure_future(asyncio.sleep(0) if ready.add is None else ready.add())
         await running.run(mix.length_s)
-        if adding is not None:
-            await adding
+        if not adding.done():
+            adding.cancel()
+            raise RuntimeError(f"{program.name} did not take its feeds during the run")
+        await adding
     said = {"program": program.name, "mix": mix.name, "command": shlex.join(ready.command)}
     return said | figures(run, running.used, every_s)
 
@@ -65,7 +67,7 @@ def figures(run: Run, used: Used, every_s: float) -> dict[str, Any]:
         "news": len(news),
         "requests": sum(run.requests.values()),
         "not modified": run.requests[304],
-        "inside a Retry-After": max(0, run.too_early - len(mix.feeds) // 2 * len(mix.limits)),
+        "inside a Retry-After": run.too_early,
         "notice mean": _mean(noticed),
         "mean": _mean(list(told.values())),
         "median": statistics.median(told.values()) if told else None,

@@ -24,20 +24,24 @@ class Run:
     mix: Mix
     began_s: float = field(default_factory=time.time)
     requests: Counter[int] = field(default_factory=Counter)  # by status
-    too_early: int = 0  # requests before a Retry-After was over
+    limited: Counter[tuple[int, float]] = field(default_factory=Counter)  # answers with 429, by feed and time of limit
     noticed: dict[str, float] = field(default_factory=dict)  # the first answer with an item, by its word
     told: dict[str, float] = field(default_factory=dict)  # the first message about an item
     messages: Counter[str] = field(default_factory=Counter)  # about an item; the parts of a long one count as one
     last_told: dict[str, float] = field(default_factory=dict)
     first_request_s: float | None = None
-    refused: int = 0  # messages while the receiver was out of order
 
     def begin(self) -> None:
         """Begin now, and forget what came before."""
         self.began_s = time.time()
-        for each in (self.requests, self.noticed, self.told, self.messages, self.last_told):
+        for each in (self.requests, self.limited, self.noticed, self.told, self.messages, self.last_told):
             each.clear()
-        self.first_request_s, self.too_early = None, 0
+        self.first_request_s = None
+
+    @property
+    def too_early(self) -> int:
+        """Requests before a Retry-After was over: each feed learns of it by the first."""
+        return sum(count - 1 for count in self.limited.values())
 
     @property
     def now_s(self) -> float:
@@ -88,7 +92,7 @@ def _answer(run: Run, feed: Feed, now_s: float, known: str | None) -> web.Respon
     if feed.number % 2:
         for begin_s, end_s in run.mix.limits:
             if begin_s <= now_s < end_s:
-                run.too_early += 1
+                run.limited[feed.number, begin_s] += 1
                 return web.Response(status=429, headers={"Retry-After": str(ceil(end_s - now_s))})
         if any(begin_s <= now_s < end_s for begin_s, end_s in run.mix.outages):
             return web.Response(status=503)
@@ -109,7 +113,6 @@ def _receiver(run: Run) -> web.Application:
     async def take(request: web.Request) -> web.Response:
         body, now_s = await request.text(), run.now_s
         if any(begin_s <= now_s < end_s for begin_s, end_s in run.mix.receiver_outages):
-            run.refused += 1
             return web.Response(status=503)
         if (told := request.headers.get("webhook-id")) is not None and told in ids:
             return web.Response(text="ok")  # as the standard of webhooks has it: what comes again has the same id
