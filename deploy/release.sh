@@ -20,7 +20,10 @@ check() {  # check WHAT COMMAND...: runs the command and says how it went
 }
 
 is_clean() { test -z "$(git status --porcelain)"; }
-is_main() { test "$(git rev-parse --abbrev-ref HEAD)" = main; }
+is_branch() {  # fixes of the minor version before are made on a branch of its own
+    branch=$(git rev-parse --abbrev-ref HEAD)
+    test "$branch" = main || test "$branch" = "release/${version%.*}"
+}
 is_new() { ! git rev-parse --quiet --verify "refs/tags/v$version" > /dev/null; }
 is_version() { test "$("$bin/python" -c 'import proxyd; print(proxyd.__version__)')" = "$version"; }
 is_in_changes() { grep -q "^## $version - $(date +%Y)-" docs/CHANGELOG.md; }
@@ -39,14 +42,13 @@ is_same_wheel() {
     cmp "$work"/one/*.whl "$work"/two/*.whl
 }
 is_current() {  # is_current TARGET FILE: what a target writes is what is committed
-    make --silent "$1"
-    git diff --quiet -- "$2"
+    make --silent "$1" && git diff --quiet -- "$2"
 }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 check "nothing is uncommitted" is_clean
-check "this is main" is_main
+check "this is main, or release/${version%.*}" is_branch
 check "there is no tag v$version" is_new
 check "proxyd is of version $version" is_version
 check "images and chart are of version $version" is_in_files

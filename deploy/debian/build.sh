@@ -58,7 +58,7 @@ Priority: optional
 Maintainer: The authors of proxyd <https://github.com/proxyd/proxyd/issues>
 Homepage: https://github.com/proxyd/proxyd
 Installed-Size: $(du -sk --exclude=DEBIAN "$stage" | cut -f1)
-Depends: $interpreter, init-system-helpers (>= 1.54~)
+Depends: $interpreter, init-system-helpers (>= 1.54~), ca-certificates, tzdata
 Recommends: systemd (>= 250)
 Description: watch feeds, web pages and sites, and tell what is new
  proxyd plans when to ask each source, so that what is new is seen soon with few

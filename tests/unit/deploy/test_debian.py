@@ -43,6 +43,9 @@ def test_a_purge_removes_settings_secrets_and_data_and_a_removal_keeps_them(tmp_
         (tmp_path / kept).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / kept).touch()
     (tmp_path / "var/lib/proxyd").symlink_to("private/proxyd")
+    (tmp_path / "var/cache/private/proxyd-prober").mkdir(parents=True)
+    (tmp_path / "var/cache/private/proxyd-prober/numba").touch()
+    (tmp_path / "var/cache/proxyd-prober").symlink_to("private/proxyd-prober")
     assert run("postinst", tmp_path, "configure", "").returncode == 0
     link = "etc/systemd/system/multi-user.target.wants/proxyd.service"
     assert link in files_in(tmp_path)

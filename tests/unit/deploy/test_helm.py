@@ -115,6 +115,7 @@ ingress: {host: watch.example.org, className: nginx, tlsSecret: tls}
         "proxyd,proxyd.watching,proxyd.watching.svc,proxyd.watching.svc.cluster.local,proxyd.example.org,watch.example.org"
     )
     assert (settings["PROXYD_BUDGET"], settings["PROXYD_CYCLE"], settings["PROXYD_LEASE"]) == ("600/min", "day", "15s")
+    assert settings["PROXYD_PUBLIC_URL"] == "https://watch.example.org"
     assert (settings["PROXYD_MAX_BODY_BYTES"], settings["PROXYD_PING_WEBHOOKS"]) == ("10000000", "false")
     assert unknown_settings(set(settings)) == set()
     assert made["ConfigMap proxyd-profiles"]["data"] == {"a.profile": "-- nothing"}
@@ -143,6 +144,9 @@ def test_pages_are_rendered_by_a_chromium_that_only_proxyd_reaches(mode: str) ->
     spec = made["NetworkPolicy browser"]["spec"]
     assert "egress" not in spec
     assert spec["policyTypes"] == ["Ingress", "Egress"]
+    (rule,) = spec["ingress"]
+    assert [(set(each), set(each["podSelector"])) for each in rule["from"]] == [({"podSelector"}, {"matchLabels"})]
+    assert [each["port"] for each in rule["ports"]] == [9222]
     (pod,) = made["Deployment browser"]["spec"]["template"]["spec"]["containers"]
     assert pod["resources"]["limits"]["memory"] == "2Gi"
     assert pod["securityContext"]["readOnlyRootFilesystem"]

@@ -59,7 +59,7 @@ def test_what_it_fetches_is_what_a_release_publishes() -> None:
     package = f"{page}/releases/download/v{__version__}/proxyd_{__version__}_amd64.deb"
     assert package in text
     release = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
-    for pushed in ('--tag "$image:', '--tag "$image-browser:', '/charts"', "proxyd*.deb"):
+    for pushed in ('$(tagged "$image")', '$(tagged "$image-browser")', '/charts"', "proxyd*.deb"):
         assert pushed in release
     (debian,) = re.findall(r"On (Debian \d+) a package does", text)
     codename = {"Debian 12": "bookworm", "Debian 13": "trixie"}[debian]

@@ -83,7 +83,7 @@ def project(tmp_path: Path) -> Path:
     (folder / f"tests/upgrades/{__version__.rpartition('.')[0]}.sql").write_text(written)
     year = subprocess.run(["date", "+%Y"], capture_output=True, text=True, check=True).stdout.strip()
     (folder / "docs/CHANGELOG.md").write_text(f"## {__version__} - {year}-01-01\n")
-    (folder / ".gitignore").write_text(".venv\n")
+    (folder / ".gitignore").write_text(".venv\n__pycache__\n")
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/bin/python").symlink_to(sys.executable)
     (tmp_path / "bin").mkdir()
@@ -114,6 +114,20 @@ def test_a_commit_that_is_ready_is_tagged(project: Path) -> None:
     code, said, tags = release(project, __version__)
     assert (code, tags) == (0, f"v{__version__}"), said
     assert "FAILED" not in said
+
+
+def test_nothing_is_tagged_where_a_target_fails(project: Path) -> None:
+    (project.parent / "bin/make").write_text("#!/bin/sh\nexit 1\n")
+    code, said, tags = release(project, __version__)
+    assert (code, tags) == (1, ""), said
+    assert "FAILED  docs/licences.md is current" in said
+
+
+def test_a_fix_of_the_minor_version_before_is_made_on_its_branch(project: Path) -> None:
+    for branch, ends in (("topic", 1), (f"release/{__version__.rpartition('.')[0]}", 0)):
+        subprocess.run(["git", "checkout", "--quiet", "-b", branch], cwd=project, check=True)
+        code, said, _ = release(project, __version__)
+        assert code == ends, said
 
 
 def test_nothing_is_tagged_without_a_yes(project: Path) -> None:

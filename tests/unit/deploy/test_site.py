@@ -11,7 +11,7 @@ import pytest
 from tests.deployment import ROOT, build_site
 
 _FETCHED = re.compile(
-    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(https?:[^\"]+)|<link\b[^>]*\bhref=\"(https?:[^\"]+)"
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(https?:[^\"]+)|<link\b(?![^>]*\brel=\"canonical)[^>]*\bhref=\"(https?:[^\"]+)"
 )
 
 
