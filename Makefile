@@ -72,12 +72,14 @@ lock: setup
 	printf 'pypi-attestations>=0.0.29\nuv>=0.9.12\n' | $(UV) - --constraint requirements.lock \
 		--output-file deploy/publishing.lock
 
-# proxyd beside other programs, each installed in an environment of its own: one mix, and all of them three times.
+# proxyd beside other programs, each installed in an environment of its own: one mix, and all of them three times. A trace
+# (TRACE=forums2013.csv: a source and a Unix time a line) adds a mix.
 peers: $(STAMP)
 	$(BIN)/python benchmarks/peers/run.py --mixes uneven
 
 peers-full: $(STAMP)
-	$(BIN)/python benchmarks/peers/run.py --runs 3 --write docs/comparison.md
+	$(BIN)/python benchmarks/peers/run.py --runs 3 --length 160 --day 64 $(if $(TRACE),--trace $(TRACE)) \
+		--write docs/comparison.md
 
 # The same bytes from the same commit, wherever and whenever it is built.
 wheel: setup

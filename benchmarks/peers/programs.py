@@ -140,7 +140,7 @@ def _changedetection(setup: Setup) -> Ready:
         async with ClientSession(f"http://127.0.0.1:{port}") as session:
             key = await _until(lambda: _key_of(data))
             for url in setup.feeds:
-                await _until(partial(_posted, session, "/api/v1/watch", {"x-api-key": key}, watch | {"url": url}))
+                await _until(partial(_post, session, "/api/v1/watch", {"x-api-key": key}, watch | {"url": url}))
 
     command = [str(setup.bin / "changedetection.io"), "-d", str(data), "-p", str(port), "-h", "127.0.0.1"]
     return Ready(command, environment, add=add)
@@ -153,7 +153,7 @@ async def _key_of(data: Path) -> str | None:
     return None
 
 
-async def _posted(session: ClientSession, path: str, headers: Mapping[str, str], body: object) -> bool:
+async def _post(session: ClientSession, path: str, headers: Mapping[str, str], body: object) -> bool:
     with suppress(ClientError):
         async with session.post(path, json=body, headers=headers) as answer:
             return answer.status == 201

@@ -30,23 +30,24 @@ def tables(found: Sequence[Mapping[str, Any]]) -> str:
         "written, MiB": (first, "written MiB"),
         "first request after, s": (first, "first request after"),
     }
-    losses = {
-        f"{said}: {mix}": (mix, figure)
-        for mix in ("odd", "faults")
-        for said, figure in {"lost": "lost", "told twice": "doubled", "old told": "old told"}.items()
-        if mix in mixes
-    }
+    outages = {}
     if "limits" in mixes:
-        losses["requests inside a Retry-After"] = ("limits", "inside a Retry-After")
+        outages["requests inside a Retry-After: limits"] = ("limits", "inside a Retry-After")
     if "faults" in mixes:
-        losses["last message after the receiver's return, s"] = ("faults", "last told after the receiver's outage")
+        outages["last message after the receiver's return, s: faults"] = (
+            "faults",
+            "last told after the receiver's outage",
+        )
     parts = {
         "Seconds from an item to its message, mean:": delays,
         f"The same with *{first}*, and the share of items told in time:": spread,
-        "What went wrong:": losses,
+        "Items that were not told:": {mix: (mix, "lost") for mix in mixes},
+        "Items that were told twice:": {mix: (mix, "doubled") for mix in mixes},
+        "Old items that were told as new:": {mix: (mix, "old told") for mix in mixes},
+        "While sources or the receiver refuse:": outages,
         f"What it takes, with *{first}*:": costs,
     }
-    return "\n".join(f"{said}\n\n{_table(found, columns)}" for said, columns in parts.items())
+    return "\n".join(f"{said}\n\n{_table(found, columns)}" for said, columns in parts.items() if columns)
 
 
 def write(page: Path, text: str) -> None:

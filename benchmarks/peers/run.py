@@ -118,13 +118,16 @@ def main() -> None:
     if asked.quick:
         asked.feeds, asked.length, asked.every, asked.day = 10, 60.0, 5.0, 40.0
     programs = [each for each in PROGRAMS if (each.name in asked.programs if asked.programs else each.is_here)]
+    known = [mix.name for mix in mixes(asked.feeds, asked.length, asked.day, asked.seed, asked.trace)]
+    if unknown := set(asked.mixes or known) - set(known):
+        parser.error(f"there is no mix {min(unknown)}: they are {', '.join(known)}")
     pythons = {each.name: install(each, asked.environments, here=asked.here) for each in programs}
     found: list[dict[str, Any]] = []
     for seed in range(asked.seed, asked.seed + asked.runs):
         for mix in mixes(asked.feeds, asked.length, asked.day, seed, asked.trace):
-            if not asked.mixes or mix.name in asked.mixes:
+            if mix.name in (asked.mixes or known):
                 found += asyncio.run(run_mix(programs, mix, pythons, asked))
-    text = f"{described(asked, programs)}\n\n{tables(found)}"
+    text = f"{describe(asked, programs)}\n\n{tables(found)}"
     commands = "\n".join(f"* {name}: `{command}`" for name, command in dict(map(_command, found)).items())
     print(json.dumps(found) if asked.json else f"{text}\n{commands}")
     if asked.write is not None:
@@ -135,7 +138,7 @@ def _command(run: Mapping[str, Any]) -> tuple[str, str]:
     return run["program"], textwrap.shorten(run["command"], 200)
 
 
-def described(asked: argparse.Namespace, programs: Sequence[Program]) -> str:
+def describe(asked: argparse.Namespace, programs: Sequence[Program]) -> str:
     """Return what was run, and when and where, in a sentence or two."""
     runs = f"{asked.runs} runs" if asked.runs > 1 else "a run"
     seeds = f"seeds {asked.seed} to {asked.seed + asked.runs - 1}" if asked.runs > 1 else f"seed {asked.seed}"

@@ -262,11 +262,11 @@ def create_token(options: argparse.Namespace) -> int:
 
     A running daemon creates it, one that is starting once it listens; without one, it is written into the database.
     """
-    made = _made_by_daemon(options) or _made_in_database(options)
+    made = _create_by_daemon(options) or _create_in_database(options)
     return print_answer(options, made, [made["token"]])
 
 
-def _made_by_daemon(options: argparse.Namespace) -> TokenMade | None:
+def _create_by_daemon(options: argparse.Namespace) -> TokenMade | None:
     """Return the token that a daemon made, or ``None`` if none runs."""
     try:
         return ask(
@@ -285,7 +285,7 @@ def _made_by_daemon(options: argparse.Namespace) -> TokenMade | None:
         return None
 
 
-def _made_in_database(options: argparse.Namespace) -> TokenMade:
+def _create_in_database(options: argparse.Namespace) -> TokenMade:
     import asyncio
 
     from proxyd.app import wiring as app
@@ -301,7 +301,7 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
                 return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
         except StoreInUseError:  # a daemon holds the database, and will soon listen at its socket
             time.sleep(_PAUSE_S)
-            if (found := _made_by_daemon(options)) is not None:
+            if (found := _create_by_daemon(options)) is not None:
                 return found
     raise StoreInUseError(
         f"{settings_of(options).database_shown} is in use by a proxyd that does not answer; see its log"

@@ -72,7 +72,7 @@ def test_the_peers_table_shows_shares_as_percent_and_counts_as_numbers() -> None
     ]
     text = report["tables"](found)
     assert re.findall(r"\d+%", text) == ["25%"]
-    assert "| requests inside a Retry-After |\n|---|---|\n| a | 21 (20 to 22) |" in text
+    assert "| requests inside a Retry-After: limits |\n|---|---|\n| a | 21 (20 to 22) |" in text
 
 
 def test_what_was_measured_is_drawn_in_a_plot_for_each_world(tmp_path: Path) -> None:
