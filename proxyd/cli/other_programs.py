@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SQLITE, _ZIP = b"SQLite format 3\0", b"PK\x03\x04"
 _YAML = (".yaml", ".yml")
 _MOST_BYTES = 8 * 2**20  # of a text in a file; changedetection.io's backups hold pictures of pages too
+_MOST_OF_BACKUP = 8 * _MOST_BYTES  # of all of them
 _READER = 0x72656164  # the number in databases of reader
 _SETTINGS = ("changedetection.json", "url-watches.json")
 _CONVERSIONS = {"html2text", "strip", "striplines", "beautify"}  # what proxyd does with a page anyway
@@ -205,10 +206,13 @@ def _files_of_backup(path: Path) -> dict[str, Any]:
                 for each in archive.infolist()
                 if Path(each.filename).name in {*_SETTINGS, "watch.json", "tag.json"}
             ]
-            found = {}
+            found, size = {}, 0
             for each in wanted:
                 with archive.open(each) as member:
-                    found[each.filename] = _json(member.read(_MOST_BYTES + 1), f"{path}: {each.filename}")
+                    body = member.read(_MOST_BYTES + 1)
+                found[each.filename] = _json(body, f"{path}: {each.filename}")
+                if (size := size + len(body)) > _MOST_OF_BACKUP:
+                    raise ListingError(f"{path}: its watches are larger than {_MOST_OF_BACKUP // 2**20} MiB")
             return found
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise ListingError(f"{path} is a damaged archive, or no backup of changedetection.io") from error

@@ -262,3 +262,12 @@ def test_a_damaged_file_is_one_error(imported: Import, tmp_path: Path, file: str
     assert (code, written) == (1, "")
     assert "Traceback" not in "".join(told)
     assert file in told[-1]
+
+
+def test_a_backup_that_grows_beyond_all_bounds_is_refused(imported: Import, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "many.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(100):
+            archive.writestr(f"{number}/watch.json", b'{"url": "https://a.example"}' + b" " * (1 << 20))
+    code, written, told = imported(tmp_path / "many.zip")
+    assert (code, written) == (1, "")
+    assert told[-1].endswith("many.zip: its watches are larger than 64 MiB")
