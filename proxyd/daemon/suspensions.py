@@ -144,6 +144,10 @@ class Suspensions:
     async def resume(self, name: str, *, subject: Subject | None = None) -> SuspensionChange:
         """Probe a paused source again, or evaluate a rule again that failed too often."""
         async with self.turn:
+            # `proxyd add` gives a source and its rule one name, of which nearly always one is held
+            is_paused, is_suspended = (Subject.SOURCE, name) in self._known, self.failing.is_suspended(name)
+            if subject is None and is_paused != is_suspended:
+                subject = Subject.SOURCE if is_paused else Subject.RULE
             key = self._meant(name, subject, Subject.SOURCE, Subject.RULE)
             if key[0] is Subject.RULE:
                 return await self._resume_rule(name)

@@ -77,6 +77,19 @@ async def test_an_edit_while_the_daemon_is_down_starts_it_again(folder: Path) ->
         assert await built.resources.store.failing.load() == {}
 
 
+async def test_of_a_source_and_a_rule_of_one_name_that_is_resumed_which_is_held(folder: Path) -> None:
+    async with process(folder, rule("s", where=BAD)) as built:
+        suspensions = built.queries.suspensions
+        await suspensions.pause("s", "me")
+        assert (await suspensions.resume("s")).said == "source s is probed again"
+        await fail(built, 5, 1)
+        assert (await suspensions.resume("s")).said.startswith("rule s is evaluated again")
+        await fail(built, 5, 11)
+        await suspensions.pause("s", "me")
+        with pytest.raises(ConflictError, match="a source and a rule are called 's'"):
+            await suspensions.resume("s")
+
+
 async def test_a_source_and_a_rule_of_one_name_are_told_apart(folder: Path) -> None:
     async with process(folder, rule("s")) as built:
         with pytest.raises(ConflictError, match="a source and a rule are called 's'"):
