@@ -224,9 +224,11 @@ class _Expansion:
         return owner, of.url.value, domain, name
 
     def _source_name(self, watch: Watch, page_class: ClassName) -> Located[str]:
-        """Return a free name: the address without its scheme, then with its class, then the whole address."""
+        """Return a free name: the address without its scheme, with its class, the whole one, or with its domain too."""
         address, owner = watch.address, owner_of(watch.name.value)
-        written = (address.value, f"{address.value} ({page_class.name})", watch.url.value)
+        of_class = f"{address.value} ({page_class.name})"
+        of_domain = f"{address.value} ({page_class.domain}.{page_class.name})"  # of many values of a page
+        written = (address.value, of_class, watch.url.value, *[of_domain] * (page_class.domain is not None))
         names = [full_name(owner, each) for each in written]
         name = next((each for each in names if each not in self._taken), names[0])
         self._taken.add(name)
