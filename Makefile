@@ -72,8 +72,8 @@ lock: setup
 	printf 'pypi-attestations>=0.0.29\nuv>=0.9.12\n' | $(UV) - --constraint requirements.lock \
 		--output-file deploy/publishing.lock
 
-# proxyd beside other programs, each installed in an environment of its own: one mix, and all of them three times. A trace
-# (TRACE=forums2013.csv: a source and a Unix time a line) adds a mix.
+# proxyd beside other programs, each installed in an environment of its own: one mix, and all of them three times.
+# TRACE=forums2013.csv adds the mix of a trace, which has a source and a Unix time a line.
 peers: $(STAMP)
 	$(BIN)/python benchmarks/peers/run.py --mixes uneven
 

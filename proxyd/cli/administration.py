@@ -48,7 +48,7 @@ async def bring_back(options: argparse.Namespace) -> int:
     copy, made_s, aside = await backups.bring_back(settings.database, stamp=_stamp())
     # An upgrade that leaves the schema alone makes no copy: the last one may be older than whoever asks thinks
     made = f"{datetime.fromtimestamp(made_s, UTC):%Y-%m-%d %H:%M} UTC"
-    print(f"{settings.database_shown} is {copy}, made {made}, again; the upgraded one is kept as {aside}")
+    print(f"{settings.database_shown} is again {copy}, made {made}; the upgraded one is kept as {aside}")
     print("now start the version before; it may tell again what was told since the upgrade")
     return 0
 

@@ -9,9 +9,11 @@ import json
 import re
 import sqlite3
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _SQLITE, _ZIP = b"SQLite format 3\0", b"PK\x03\x04"
 _YAML = (".yaml", ".yml")
 _MOST_BYTES = 8 * 2**20  # of a text in a file; changedetection.io's backups hold pictures of pages too
-_MOST_OF_BACKUP = 8 * _MOST_BYTES  # of all of them
+_MOST_OF_BACKUP = 2 * _MOST_BYTES  # of all of them: JSON takes twenty times as much once it is read
 _READER = 0x72656164  # the number in databases of reader
 _SETTINGS = ("changedetection.json", "url-watches.json")
 _CONVERSIONS = {"html2text", "strip", "striplines", "beautify"}  # what proxyd does with a page anyway
@@ -89,26 +91,28 @@ def merge_watches(
 
     names = UniqueNames([*map(plain_name, declared.rules), *declared.domains])
     there = {source.url for source in declared.sources.values()}
-    statements, notes, checked = [], list(moved.notes), dict[str, list[str]]()
+    statements, notes, settled = [], list(moved.notes), dict[str, dict[str, str]]()
     new = [each for each in moved.watched if each.wish.url not in there]
     for each in new:
         name = names.of(each.wish.name or "", each.wish.url)
         wish = replace(each.wish, name=name, to=())
-        of_address = checked.setdefault(each.wish.url, [])  # jobs of one page share its source
-        taken = _declarable(wish, known, of_address)
+        # What says how an address is asked, of several jobs: its source is called by it, without the scheme
+        of_address = settled.setdefault(re.sub("^[a-z]+://", "", wish.url).rstrip("/"), {})
+        taken = _weaken(wish, known, [*of_address.values()])
         if isinstance(taken, str):
             notes.append(f"{name}: left out: {each.wish.url} cannot be watched: {taken}")
             continue
-        of_address.append(watch_text(taken))
+        if how := "headers" if taken.options.headers else taken.page_class:
+            of_address.setdefault(how, watch_text(taken))
         statements.append(f"{watch_text(replace(taken, to=tuple(to)))}\n")
-        left_out = [*each.left_out, *_given_up(wish, taken)]
+        left_out = [*each.left_out, *_losses(wish, taken)]
         notes += [f"{name}: not taken over: {', '.join(left_out)}"] * bool(left_out)
     if not statements and len(new) == len(moved.watched):
         raise ListingError("\n".join([*notes[:20], "nothing of it can be watched"]))
     return Merged(tuple(statements), len(statements), len(moved.watched) - len(new)), notes
 
 
-def _declarable(wish: WatchWish, known: CheckSettings, others: Sequence[str]) -> WatchWish | str:
+def _weaken(wish: WatchWish, known: CheckSettings, others: Sequence[str]) -> WatchWish | str:
     """Return what of a wish can be declared beside other statements, or why nothing can."""
     from proxyd.core.language import SourceText, check
     from proxyd.core.language.watch_wishes import watch_text
@@ -133,7 +137,7 @@ def _declarable(wish: WatchWish, known: CheckSettings, others: Sequence[str]) ->
     return why
 
 
-def _given_up(wish: WatchWish, taken: WatchWish) -> Iterator[str]:
+def _losses(wish: WatchWish, taken: WatchWish) -> Iterator[str]:
     """Yield the names of what a wish has and what was taken of it has not."""
     if taken.selector != wish.selector:
         yield f"the selector {wish.selector!r}"
@@ -210,11 +214,11 @@ def _files_of_backup(path: Path) -> dict[str, Any]:
             for each in wanted:
                 with archive.open(each) as member:
                     body = member.read(_MOST_BYTES + 1)
-                found[each.filename] = _json(body, f"{path}: {each.filename}")
                 if (size := size + len(body)) > _MOST_OF_BACKUP:
                     raise ListingError(f"{path}: its watches are larger than {_MOST_OF_BACKUP // 2**20} MiB")
+                found[each.filename] = _json(body, f"{path}: {each.filename}")
             return found
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, LZMAError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise ListingError(f"{path} is a damaged archive, or no backup of changedetection.io") from error
 
 
@@ -230,7 +234,7 @@ def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
             tags[Path(name).parent.name] = str(found.get("title", ""))
         else:
             watches += _dicts(found.get("watching"))
-            kept = _within(found, "settings", "application", "tags")
+            kept = _object_at(found, "settings", "application", "tags")
             tags |= {uuid: str(tag.get("title", "")) for uuid, tag in kept.items() if isinstance(tag, dict)}
     watches.sort(key=lambda each: str(each.get("date_created", "")))
     moved = _sort_out((_page_of(each, tags) for each in watches), where)
@@ -240,10 +244,10 @@ def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
 
 
 def _applications(files: Mapping[str, Any]) -> list[object]:
-    return [_within(files.get(name), "settings", "application") for name in _SETTINGS]
+    return [_object_at(files.get(name), "settings", "application") for name in _SETTINGS]
 
 
-def _within(found: object, *names: str) -> dict[str, Any]:
+def _object_at(found: object, *names: str) -> dict[str, Any]:
     """Return the object to which names lead, or an empty one."""
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
@@ -328,7 +332,8 @@ def _jobs(path: Path) -> Iterator[Watched | str]:
         raise ListingError(f"{path} is larger than {_MOST_BYTES // 2**20} MiB")
     try:
         jobs = list(yaml.safe_load_all(body))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # a date may be none, a key a list
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        # A date may be none, a key a list, and a tag may not fit its value
         raise ListingError(f"{path} is not YAML that can be read") from error
     for job in jobs:
         if isinstance(job, dict):

@@ -1,4 +1,4 @@
-"""The site of the documents in a real browser: soon painted, searched without a server, and dark for whom wants it."""
+"""The site of the documents in a real browser: soon painted, searched without a server, dark if its reader wants it."""
 
 from __future__ import annotations
 

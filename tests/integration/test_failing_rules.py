@@ -77,7 +77,7 @@ async def test_an_edit_while_the_daemon_is_down_starts_it_again(folder: Path) ->
         assert await built.resources.store.failing.load() == {}
 
 
-async def test_of_a_source_and_a_rule_of_one_name_that_is_resumed_which_is_held(folder: Path) -> None:
+async def test_of_a_source_and_a_rule_of_one_name_the_one_that_is_held_is_resumed(folder: Path) -> None:
     async with process(folder, rule("s", where=BAD)) as built:
         suspensions = built.queries.suspensions
         await suspensions.pause("s", "me")

@@ -136,7 +136,7 @@ def test_one_command_brings_back_what_there_was_before_an_upgrade(database: Path
     os.utime(former, (1e9, 1e9))
     code, out, _ = say("db", "back")
     told, kept = out.splitlines()[0].split("; the upgraded one is kept as ")
-    assert (code, told) == (0, f"{database} is {former}, made 2001-09-09 01:46 UTC, again")
+    assert (code, told) == (0, f"{database} is again {former}, made 2001-09-09 01:46 UTC")
     assert (schema_of(database), schema_of(Path(kept)), former.exists()) == ("0016", revisions()[0], False)
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("SELECT count(*) FROM outbox WHERE state = 'pending'").fetchone() == (9,)

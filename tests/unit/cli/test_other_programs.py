@@ -211,8 +211,17 @@ def test_a_list_may_come_through_a_pipe(imported: Import) -> None:
             3,
             ["B: not taken over: headers of its own", "C: not taken over: "],
         ),
+        (
+            (
+                "{url: https://a.example, name: A, headers: {X: y}}\n---\n"
+                "{url: http://a.example, name: B, headers: {X: y}}"
+            ),
+            2,
+            ["B: not taken over: headers of its own"],
+        ),
+        ("\n---\n".join(f"{{url: https://a.example, name: N{n}, filter: ['css:#a{n}']}}" for n in range(6)), 6, []),
     ],
-    ids=["pattern", "header", "same address"],
+    ids=["pattern", "header", "same address", "two schemes", "many values"],
 )
 def test_a_job_that_cannot_be_said_as_a_whole_does_not_end_the_import(
     imported: Import, tmp_path: Path, jobs: str, counts: int, notes: list[str]
@@ -249,6 +258,8 @@ def test_a_monitor_that_cannot_be_taken_over_is_named(imported: Import, tmp_path
         ("urls.yaml", "name: 2024-13-45\nurl: https://a.example"),
         ("urls.yaml", "[" * 100_000),
         ("urls.yaml", "? [a]\n: b"),
+        ("urls.yaml", "a: !!bool foo"),
+        ("urls.yaml", "a: !!timestamp foo"),
         ("backup.json", '{"watching": {}, "settings": []}'),
         ("backup.json", '{"watching": {}, "settings": {"application": {"tags": []}}}'),
         ("backup.json", '{"monitorList": {"1": {"type": "http", "active": []}}}'),
@@ -270,4 +281,18 @@ def test_a_backup_that_grows_beyond_all_bounds_is_refused(imported: Import, tmp_
             archive.writestr(f"{number}/watch.json", b'{"url": "https://a.example"}' + b" " * (1 << 20))
     code, written, told = imported(tmp_path / "many.zip")
     assert (code, written) == (1, "")
-    assert told[-1].endswith("many.zip: its watches are larger than 64 MiB")
+    assert told[-1].endswith("many.zip: its watches are larger than 16 MiB")
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_backup_with_damaged_bytes_is_one_error(imported: Import, tmp_path: Path, packed: int) -> None:
+    path, name = tmp_path / "broken.zip", "url-watches.json"
+    with zipfile.ZipFile(path, "w", packed) as archive:
+        archive.writestr(name, b'{"watching": {"1": {"url": "https://a.example"}}}' * 20)
+    body = bytearray(path.read_bytes())
+    begin = 30 + len(name) + 8  # behind the header of the member, and that of LZMA
+    body[begin : begin + 12] = b"\xff" * 12
+    path.write_bytes(body)
+    code, written, told = imported(path)
+    assert (code, written) == (1, "")
+    assert "broken.zip is a damaged archive" in told[-1]

@@ -178,3 +178,10 @@ def test_mail_alerts_and_copies_need_one_value_each() -> None:
     assert named == {secrets(SERVICES["alertmanager"])["alerts_url"]}
     kept = SERVICES["proxyd"]["environment"]["PROXYD_BACKUP"]
     assert any(kept.startswith(f"{target}/") for _, target, *_ in mounts(SERVICES["proxyd"]))
+
+
+@pytest.mark.parametrize("role", ["prober", "notifier"])
+def test_a_role_that_is_scaled_shares_no_socket(role: str) -> None:
+    """The socket is in the state folder, which is each container's own as long as no volume is named for it."""
+    assert mounts(SERVICES[role]) == []
+    assert "VOLUME /var/lib/proxyd" in (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
