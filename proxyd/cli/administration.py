@@ -107,7 +107,6 @@ def _size(path: Path | None) -> int:
 async def backup(options: argparse.Namespace) -> int:
     """Write and check a copy of the database, with the profiles and settings beside it; the daemon may run."""
     from proxyd.store.backups import back_up, check_copy
-    from proxyd.store.kept_files import keep_files
 
     settings = settings_of(options)
     if options.verify:
@@ -118,8 +117,7 @@ async def backup(options: argparse.Namespace) -> int:
     if options.file is None:
         raise ConfigError(["name the file to write, or take --verify"])
     texts = _files_beside(options, settings)
-    await back_up(settings.database, options.file)
-    keep_files(options.file, texts)
+    await back_up(settings.database, options.file, texts)
     size = options.file.stat().st_size
     said = [
         f"{options.file}: {size / 2**20:.1f} MiB, checked; `proxyd restore {options.file}` brings it back",
@@ -128,16 +126,15 @@ async def backup(options: argparse.Namespace) -> int:
     return print_answer(options, {"file": str(options.file), "bytes": size, "files": sorted(texts)}, said)
 
 
-_SETTINGS_FILE = "proxyd.toml"
-
-
 def _files_beside(options: argparse.Namespace, settings: Settings) -> dict[str, str]:
     """Return the texts of the profiles and of the settings file, by their names in a copy."""
+    from proxyd.config.loading import settings_file
     from proxyd.config.profile_files import profiles_to_keep
+    from proxyd.store.kept_files import SETTINGS_FILE
 
     texts = profiles_to_keep(settings.profiles)
-    file = options.config or Path(_SETTINGS_FILE)
-    return texts | ({_SETTINGS_FILE: file.read_text(encoding="utf-8")} if file.is_file() else {})
+    file = settings_file(options.config)
+    return texts | ({SETTINGS_FILE: file.read_text(encoding="utf-8")} if file.is_file() else {})
 
 
 def _newest_copy(settings: Settings) -> Path:
@@ -157,23 +154,50 @@ def _newest_copy(settings: Settings) -> Path:
     takes=[
         argument("file", "file written by `proxyd backup`", type=Path, metavar="FILE"),
         flag("--replace", "delete what the PostgreSQL database holds now"),
+        flag("--trust", "also take settings in FILE that name paths outside this folder"),
         JSON,
     ],
 )
 async def restore(options: argparse.Namespace) -> int:
     """Replace the database with a backup, while no daemon runs, and write the files in it that are missing here."""
+    from proxyd.config.loading import settings_file
     from proxyd.store import backups
-    from proxyd.store.kept_files import kept_files
+    from proxyd.store.kept_files import SETTINGS_FILE, kept_files, profiles_among
 
     await backups.check_copy(options.file)
-    texts = kept_files(options.file)
-    said = _write_settings(options, texts)
-    settings = settings_of(options)
+    texts, own = kept_files(options.file), settings_file(options.config)
+    settings = _settings_to_restore(options, own, texts.get(SETTINGS_FILE))
     aside = await backups.restore(settings.database, options.file, stamp=_stamp(), replaces=options.replace)
-    answer = {"database": settings.database_shown, "kept": None if aside is None else str(aside)}
     kept = "" if aside is None else f"; the previous one is kept as {aside}"
-    lines = [f"{settings.database_shown} is restored from {options.file}{kept}", *said]
-    return print_answer(options, answer, [*lines, *_write_profiles(settings.profiles, texts)])
+    files = {settings.profiles / name: text for name, text in profiles_among(texts).items()}
+    if SETTINGS_FILE in texts:
+        files = {own: texts[SETTINGS_FILE]} | files
+    written, said = _write_missing(files)
+    answer = {"database": settings.database_shown, "kept": None if aside is None else str(aside)}
+    print_answer(options, answer, [f"{settings.database_shown} is restored from {options.file}{kept}", *said])
+    return 0 if written else 1
+
+
+def _settings_to_restore(options: argparse.Namespace, own: Path, kept: str | None) -> Settings:
+    """Return the settings of this machine, or if it has no file of them those that a copy holds, if any.
+
+    Raises ``ConfigError``: the copy's do not hold here, or name paths that whoever did not write them might not want.
+    """
+    from proxyd.config.loading import load, paths_elsewhere
+
+    if kept is None or own.exists() or options.config is not None:
+        return settings_of(options)
+    remedy = f"write a {own} here first, with settings of your own"
+    try:
+        settings = load(own, text=kept)
+    except ConfigError as error:
+        raise ConfigError([f"the settings in {options.file}: {each}; {remedy}" for each in error.problems]) from error
+    if (elsewhere := paths_elsewhere(kept, own.parent)) and not options.trust:
+        names = visible(", ".join(elsewhere))
+        raise ConfigError(
+            [f"the settings in {options.file} name paths outside this folder: {names}; take --trust, or {remedy}"]
+        )
+    return settings
 
 
 def _stamp() -> str:
@@ -182,32 +206,23 @@ def _stamp() -> str:
     return datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-def _write_settings(options: argparse.Namespace, texts: Mapping[str, str]) -> list[str]:
-    """Write the settings file of a copy if this machine has none; return what was done."""
+def _write_missing(files: Mapping[Path, str]) -> tuple[bool, list[str]]:
+    """Write the files that are not here yet; return whether that went well, and what was done."""
     from proxyd.config.profile_files import write_text
 
-    if options.config is not None or _SETTINGS_FILE not in texts:
-        return []
-    if (file := Path(_SETTINGS_FILE)).exists():
-        return [f"{file} is left as it is here"]
-    write_text(file, texts[_SETTINGS_FILE])
-    return [f"{file} is written"]
-
-
-def _write_profiles(folder: Path, texts: Mapping[str, str]) -> list[str]:
-    """Write the profiles of a copy that are not here yet; return what was done."""
-    from proxyd.config.profile_files import write_text
-
-    said = []
-    named = ((folder / Path(name).name, text) for name, text in texts.items() if name.startswith("profiles/"))
-    for file, text in sorted(named):
+    went_well, said = True, []
+    for file, text in files.items():
         if file.exists():
             said.append(f"{file} is left as it is here")
             continue
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, text)
-        said.append(f"{file} is written")
-    return said
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, text)
+            said.append(f"{file} is written")
+        except (OSError, ConfigError) as error:  # the database is in place: say what is missing, and go on
+            went_well = False
+            said.append(str(error))
+    return went_well, [visible(each) for each in said]
 
 
 _LIMITED = ("sources", "rules", "receivers", "probes")

@@ -44,16 +44,18 @@ _GONE = frozenset(  # in 1.0
 _PATHS = ("profiles", "database", "socket", "secrets", "backup")
 
 
-def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """Return the settings from ``overrides``, the environment and a TOML file.
+def load(
+    file: Path | None = None, *, text: str | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> Settings:
+    """Return the settings from ``overrides``, the environment and a TOML file, or the ``text`` that is to be in it.
 
     Raises ``ConfigError``: lists every problem, each with its key.
     """
     env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
     problems: list[str] = []
-    named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
-    path = named or _DEFAULT_FILE
-    from_file = _from_file(path, problems, is_named=named is not None)
+    path = settings_file(file, environ)
+    is_named = file is not None or PREFIX + "CONFIG" in env
+    from_file = _from_file(path, text, problems, is_named=is_named)
     from_environment = _from_environment(env, problems)
     given = {key: value for key, value in overrides.items() if value is not None}
     places = {key: f"{path}: {key}" for key in from_file}
@@ -66,6 +68,28 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     if problems:
         raise ConfigError(problems)
     return settings
+
+
+def settings_file(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
+    """Return the path of the TOML file: ``file``, the one that ``PROXYD_CONFIG`` names, or the one in this folder.
+
+    >>> settings_file(environ={"PROXYD_CONFIG": "/etc/proxyd/proxyd.toml"}), settings_file(environ={})
+    (PosixPath('/etc/proxyd/proxyd.toml'), PosixPath('proxyd.toml'))
+    """
+    env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+    return file or Path(env.get(PREFIX + "CONFIG", _DEFAULT_FILE))
+
+
+def paths_elsewhere(text: str, folder: Path) -> list[str]:
+    """Return the paths in the text of a settings file that lead out of its folder, each with its key.
+
+    >>> paths_elsewhere('database = "/etc/p.db"; profiles = "p"'.replace("; ", chr(10)), Path("/srv"))
+    ['database = /etc/p.db']
+    """
+    values, inside = tomllib.loads(text), folder.resolve()
+    named = {key: value for key in _PATHS if isinstance(value := values.get(key), str)}
+    # A URL is taken for a path too: it stays inside unless it is made to lead out
+    return [f"{key} = {value}" for key, value in named.items() if not (inside / value).resolve().is_relative_to(inside)]
 
 
 def _variable(key: str, env: Mapping[str, str]) -> str:
@@ -90,13 +114,13 @@ def _hint_for(name: str, known: Iterable[str]) -> str:
     return f"no such setting; did you mean {close}?" if close else "no such setting; `proxyd config` lists them"
 
 
-def _from_file(path: Path, problems: list[str], *, is_named: bool) -> dict[str, Any]:
-    """Return a settings file's values; durations as texts, so that they need a unit, as in variables.
+def _from_file(path: Path, text: str | None, problems: list[str], *, is_named: bool) -> dict[str, Any]:
+    """Return the values of a settings file, or of its text; durations as texts, so that they need a unit.
 
     Relative paths count from the file's folder: whoever names the file stands elsewhere.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
     except FileNotFoundError:
         if is_named:
             problems.append(f"{path}: no such settings file; name another one with --config")

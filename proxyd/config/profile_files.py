@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from proxyd.core.errors import ConfigError, ProfileError, RuleSyntaxError
@@ -15,13 +16,16 @@ from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, list_names
 def read_directory(folder: Path) -> list[SourceText]:
     """Return the ``*.profile`` texts of a directory, in order of name, and the lists that they name.
 
+    Hidden files are left out: editors keep locks and former texts under such names, and ``.profile`` is the shell's.
+
     Raises ``ConfigError``: the directory does not exist, or it or one of its files cannot be read, is not a regular
     file or is too large; ``ProfileError``: a file is not UTF-8.
     """
     try:  # glob treats an unreadable folder as empty
         if not folder.is_dir():
             raise ConfigError([f"profiles: there is no directory {folder}; create it, or name another one"])
-        texts = [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
+        files = [each for each in folder.iterdir() if each.match("*.profile") and not each.name.startswith(".")]
+        texts = [read_text(path) for path in sorted(files)]
         return [*texts, *_lists_of(texts, folder)]
     except OSError as error:
         raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error
@@ -68,6 +72,8 @@ def write_text(path: Path, text: str) -> None:
             shutil.copymode(target, new)
         new.replace(target)
     except OSError as error:
+        with suppress(OSError):  # of a full disk: half a text is useless
+            new.unlink(missing_ok=True)
         raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error
 
 

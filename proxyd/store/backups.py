@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -34,32 +34,34 @@ from proxyd.store.databases.schema import (
     find_upgrade,
     is_newest,
     migrate,
+    refuse_lacking,
     upgrade,
 )
 from proxyd.store.databases.sqlite import copy_file, end_when, file_lock, sqlite_connections, sync
 from proxyd.store.databases.tables import WORDS_IN_SQLITE, metadata
-from proxyd.store.kept_files import drop_files
+from proxyd.store.kept_files import drop_files, keep_files
 from proxyd.store.lanes import end_all_claims
 from proxyd.store.sql_store import SqlStore
 
 log = structlog.get_logger("store")
 
 
-async def back_up(database: str | Path, target: Path) -> None:
+async def back_up(database: str | Path, target: Path, texts: Mapping[str, str] | None = None) -> None:
     """Write a consistent copy to ``target``, which must not exist, and check it; a daemon may keep running.
+
+    It holds ``texts`` too; see ``keep_files``.
 
     Raises ``NotFoundError``: the database does not exist; ``ConflictError``: ``target`` already exists; ``StoreError``:
     the database cannot be read, or the copy is damaged; then the database is damaged too.
     """
     _must_be_new(target)
-    with whole_or_nothing(target):
+    async with unfinished_copy(target, texts or {}) as part:
         if _is_postgresql(database):
             async with open_connections(database) as connections:
-                await connections.upkeep.backup(target)
+                await connections.upkeep.backup(part)
         else:
             over = Event()
-            await breakable(asyncio.to_thread(_copy_from_daemon, Path(database), target, over), over.set)
-        await check_copy(target)
+            await breakable(asyncio.to_thread(_copy_from_daemon, Path(database), part, over), over.set)
 
 
 def _must_be_new(target: Path) -> None:
@@ -69,14 +71,27 @@ def _must_be_new(target: Path) -> None:
         raise NotFoundError(f"{target.parent}: no such folder; create it first")
 
 
-@contextmanager
-def whole_or_nothing(target: Path) -> Iterator[None]:
-    """Remove ``target`` if the context fails or is cancelled: half a copy is useless."""
+_PART = ".part"
+
+
+@asynccontextmanager
+async def unfinished_copy(target: Path, texts: Mapping[str, str]) -> AsyncIterator[Path]:
+    """Yield where to write a copy, which gets its name once it holds ``texts`` too, and is sound.
+
+    Whatever ends it before, also a kill, leaves nothing under that name: half a copy is useless.
+    """
+    part = target.with_name(target.name + _PART)
+    await asyncio.to_thread(part.unlink, missing_ok=True)
     try:
-        yield
+        yield part
+        if texts:
+            await asyncio.to_thread(keep_files, part, texts)
+        await check_copy(part)
+        await asyncio.to_thread(part.replace, target)
     except BaseException:
-        target.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
+    await asyncio.to_thread(sync, target.parent)
 
 
 async def check_copy(path: Path) -> None:
@@ -101,14 +116,22 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
     empty.
     """
     await asyncio.to_thread(check_file, source)
-    with _newest(source, next_to=None if _is_postgresql(database) else Path(database)) as newest:
-        if not _is_postgresql(database):
-            with owner_lock(database):
-                return await asyncio.to_thread(_put_in_place, Path(database), newest, stamp)
+    if not _is_postgresql(database):
+        with owner_lock(database):
+            return await asyncio.to_thread(_restore_file, Path(database), source, stamp)
+    with _newest(source, folder=None) as newest:
         async with connect_alone(database) as connections:
             await migrate(connections.writer)
             await connections.writer.call(lambda target: _fill(target, newest, replaces=replaces))
     return None
+
+
+def _restore_file(database: Path, source: Path, stamp: str) -> Path | None:
+    folder = database.resolve().parent
+    for left in folder.glob(f"{_RESTORING}*"):  # by a restore that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with _newest(source, folder=folder) as newest:
+        return _put_in_place(database, newest, stamp)
 
 
 async def upgrade_of(database: str | Path) -> Upgrade | None:
@@ -122,10 +145,14 @@ async def upgrade_of(database: str | Path) -> Upgrade | None:
 def _upgrade_of_file(database: Path) -> Upgrade | None:
     if not database.is_file():
         return None
-    uri = f"{database.absolute().as_uri()}?mode=ro"
-    engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(uri, uri=True), poolclass=NullPool)
-    with store_errors(), engine.connect() as connection:
+    with store_errors(), _reading(database) as connection:
         return find_upgrade(connection)
+
+
+def _reading(database: Path) -> AbstractContextManager[Connection]:
+    """Open a database file only for reading; whoever uses it may go on."""
+    uri = f"{database.absolute().as_uri()}?mode=ro"
+    return create_engine("sqlite://", creator=lambda: sqlite3.connect(uri, uri=True), poolclass=NullPool).connect()
 
 
 _FORMER_COPIES = 2  # the newest ones are kept; each is as large as the database
@@ -146,22 +173,15 @@ def _former_copies(database: Path) -> list[Path]:
     return sorted((each for each in found if each.suffix != _PART), key=lambda path: path.stat().st_mtime)
 
 
-_PART = ".part"
-
-
 async def _copy_former(connections: StoreConnections, database: Path) -> None:
     """Copy a database file that is about to be upgraded; raises ``StoreError`` if there is no room for it."""
     upgrade = await connections.writer.call(find_upgrade)
     if upgrade is None:
         return
     target = former_copy(database, upgrade.schema)
-    part = target.with_name(target.name + _PART)
     try:
-        part.unlink(missing_ok=True)
-        with whole_or_nothing(part):
+        async with unfinished_copy(target, {}) as part:
             await connections.upkeep.backup(part)
-        part.replace(target)
-        sync(target.parent)
         for old in _former_copies(database)[:-_FORMER_COPIES]:
             old.unlink()
     except (OSError, StoreError) as error:
@@ -191,24 +211,30 @@ def _bring_back(database: Path, stamp: str) -> tuple[Path, float, Path | None]:
     return copy, copy.stat().st_mtime, _put_in_place(database, copy, stamp)
 
 
+_RESTORING = "proxyd-restore-"
+
+
 @contextmanager
-def _newest(source: Path, *, next_to: Path | None) -> Iterator[Path]:
-    """Yield a copy of a backup with the newest tables; for a file, in a folder next to the database."""
-    if next_to is not None:
-        next_to.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="proxyd-restore-", dir=None if next_to is None else next_to.parent) as folder:
-        copy = Path(folder) / "restored.db"
+def _newest(source: Path, *, folder: Path | None) -> Iterator[Path]:
+    """Yield a copy of a backup with the newest tables, in a folder within the one of the database, if it is a file."""
+    with TemporaryDirectory(prefix=_RESTORING, dir=folder) as own:
+        copy = Path(own) / "restored.db"
         with store_errors():
             copy_file(source, copy)  # including its log, if any
             drop_files(copy)
             engine = create_engine(sqlite_url(copy), poolclass=NullPool)
             with engine.begin() as connection:
                 upgrade(connection)
+                refuse_lacking(connection)
         yield copy
 
 
 def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
-    """Move ``fresh`` into the database's place; return the new path of the old database, if there was one."""
+    """Move ``fresh`` into the database's place; return the new path of the old database, if there was one.
+
+    A link to the database stays one.
+    """
+    database = database.resolve()
     # The database exists at every moment: if the process is killed, either the old or the new file is in place
     with store_errors():
         _give_to_owner(fresh, database)
@@ -293,6 +319,9 @@ def check_file(path: Path, over: Event | None = None) -> None:
             raise StoreError(f"{path} is damaged: {said}; use another backup")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
             raise StoreError(f"{path} is not a database of proxyd")
+    with store_errors(), _reading(path) as connection:
+        if is_newest(connection):
+            refuse_lacking(connection)
 
 
 def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
@@ -303,6 +332,12 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
     found = next((row for row in programs if row[2] not in WORDS_IN_SQLITE), None)
     if found is not None:
         raise StoreError(f"{path} holds the {found[0]} {visible(str(found[1]))[:60]!r}, which proxyd did not make")
+    computed = connection.execute(
+        "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c"
+        " WHERE t.type = 'table' AND c.hidden > 1"
+    ).fetchone()
+    if computed is not None:
+        raise StoreError(f"{path} computes the column {visible(str(computed))[:60]}, which proxyd did not make")
 
 
 async def vacuum(database: str | Path) -> None:

