@@ -187,7 +187,7 @@ def _item_row(event: ItemEvent) -> list[str]:
 
 def item_title(event: ItemEvent) -> tuple[str, str]:
     """Return what happened to an item, in a word, and its title with what changed of it."""
-    news = "first" if event["first"] else "new"
+    news = "first" if event["first"] else "old" if event["old"] else "new"
     happened = {"insert": news, "update": "changed", "delete": "gone"}.get(event["kind"], event["kind"])
     changes = [_change(name, change) for name, change in event["changes"].items()]
     return happened, "; ".join([event["title"] or event["id"], *changes])

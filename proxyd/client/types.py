@@ -197,6 +197,7 @@ class ItemEvent(TypedDict):
     kind: Literal["insert", "update", "delete"]
     id: str
     first: bool
+    old: bool
     title: str
     link: str | None
     text: str

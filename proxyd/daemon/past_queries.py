@@ -10,7 +10,7 @@ from proxyd.core.errors import NotFoundError
 from proxyd.core.language import find_named, find_source
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import PAGE_TEXT
-from proxyd.core.rules.answers.item_fates import ItemFate, item_fate
+from proxyd.core.rules.answers.item_fates import ItemFate, SourceSince, item_fate
 from proxyd.core.rules.answers.number_series import NumberEvent, NumberSeries, number_series
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.decider import Decider
@@ -60,7 +60,13 @@ class PastQueries:
         """Return what happened to the items of a source, newest first; ``before`` is the position of an event."""
         find_source(source_id, self._profiles.ready())
         found = await self._history.events(source_id, before=before, limit=limit)
-        return await asyncio.to_thread(lambda: [shown_event(each) for each in found])
+        first_s = self._first_contact_s(source_id)
+        return await asyncio.to_thread(lambda: [shown_event(each, first_s) for each in found])
+
+    def _first_contact_s(self, source_id: str) -> float | None:
+        """Return when a source first answered; ``None`` if it has not, or another planner looks after it."""
+        state = self._known.states.get(source_id)
+        return None if state is None else state.first_contact_s
 
     async def item_fates(self, source_id: str, position: int) -> tuple[ShownEvent, list[ToldOf]]:
         """Return what happened to an item, and what each rule that reads its source made of it.
@@ -75,20 +81,18 @@ class PastQueries:
         compiled = self._known.compiled
         programs = [each for each in compiled.programs_of(source_id) if not each.is_of_source]
         programs = [each for each in programs if each.rule.name in rules][:_MOST_FATES]
-        declared_s = compiled.declaration_s(source_id)
+        since = SourceSince(compiled.declaration_s(source_id), self._first_contact_s(source_id))
         # The conditions of 100 rules may take a second, and the difference of a long page a third of one
-        fates = await asyncio.to_thread(
-            lambda: [item_fate(each, event, source_id, declared_s=declared_s) for each in programs]
-        )
+        fates = await asyncio.to_thread(lambda: [item_fate(each, event, source_id, since) for each in programs])
         told = await self._history.notifications_of([each.notification_id for each in fates])
         answers = [await self._told_of(fate, told.get(fate.notification_id), source_id, event) for fate in fates]
-        return await asyncio.to_thread(shown_event, event), answers
+        return await asyncio.to_thread(shown_event, event, since.first_contact_s), answers
 
     async def page_text(self, source_id: str, position: int) -> str | None:
         """Return the text of a page after an event, or ``None`` if the source is no text or nothing was there then."""
         if not self._profiles.ready().is_text_of_page(source_id):
             return None
-        event = await self._history.state(source_id, position)
+        event = await self._history.event(source_id, position)
         text = None if event is None or event.kind is EventKind.DELETE else event.item.fields.get(PAGE_TEXT)
         return text if isinstance(text, str) else None
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Row, Select, Table, case, func, literal, or_, select, union_all
+from sqlalchemy import Column, ColumnElement, Row, Select, Table, and_, case, func, literal, or_, select, union_all
 
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
-from proxyd.core.model.item import EventKind
+from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import full_name, owner_of
 from proxyd.core.rules.answers.explanation import RuleWeek
@@ -129,30 +129,41 @@ class SqlHistory:
         return {name: RecentItems(tuple(each), newest[name]) for name, each in counts.items()}
 
     async def events(self, source_id: str, *, before: int | None, limit: int) -> list[StoredEvent]:
-        """Return the events of a source's items, newest first; ``before`` is the number of one of them."""
+        """Return the events of a source's items, newest first, with what each item was then.
+
+        ``before`` is the number of one of them.
+        """
         found: list[StoredEvent] = []
         for each, read in ((t.items, rows.event_of_item), (t.changes, rows.event_of_change)):
             older = [each.c.seq < before] if before is not None else []
             older += [t.came] if each is t.items else []
             query = select(each).where(each.c.source_id == source_id, *older).order_by(each.c.seq.desc())
             found += await asyncio.to_thread(list, map(read, await self._read(query.limit(limit))))
-        return sorted(found, key=lambda each: each.seq, reverse=True)[:limit]
+        newest = sorted(found, key=lambda each: each.seq, reverse=True)[:limit]
+        came = [each.item.item_id for each in newest if each.kind is EventKind.INSERT]
+        first = await self._as_they_came(source_id, came) if came else {}
+        return [
+            replace(each, item=first.get(each.item.item_id, each.item)) if each.kind is EventKind.INSERT else each
+            for each in newest
+        ]
+
+    async def _as_they_came(self, source_id: str, item_ids: Sequence[str]) -> Mapping[str, Item]:
+        """Return items as they were before the first update since they came; ``items`` hold what updates made of them.
+
+        What was not updated since is left out.
+        """
+        c, item = t.changes.c, t.items.c
+        later = and_(item.source_id == c.source_id, item.item_id == c.item_id, t.came, item.seq < c.seq)
+        first = select(func.min(c.seq)).join(t.items, later).where(c.source_id == source_id)
+        first = first.where(c.kind == EventKind.UPDATE.value, is_one_of(c.item_id, item_ids)).group_by(c.item_id)
+        found = await self._read(select(t.changes).where(c.source_id == source_id, c.seq.in_(first)))
+        olds = [rows.event_of_change(row).old for row in found]
+        return {old.item_id: old for old in olds if old is not None}
 
     async def event(self, source_id: str, seq: int) -> StoredEvent | None:
         """Return an event of a source's items by its number, or ``None``."""
         found = await self.events(source_id, before=seq + 1, limit=1)
         return next((each for each in found if each.seq == seq), None)
-
-    async def state(self, source_id: str, seq: int) -> StoredEvent | None:
-        """Return an event with what its item was then, or ``None``; ``items`` hold what updates made of them."""
-        event = await self.event(source_id, seq)
-        if event is None or event.kind is not EventKind.INSERT:
-            return event
-        c = t.changes.c
-        later = select(t.changes).where(c.source_id == source_id, c.seq > seq, c.item_id == event.item.item_id)
-        found = await self._read(later.order_by(c.seq).limit(1))
-        old = next((rows.event_of_change(row).old for row in found), None)
-        return event if old is None else replace(event, item=old)
 
     async def notifications_of(self, notification_ids: Sequence[str]) -> Mapping[str, StoredNotification]:
         """Return those of some notifications that are stored, by id, each with its deliveries."""

@@ -180,7 +180,7 @@ async def test_an_update_that_no_rule_awaits_is_kept_once_a_day_with_what_the_it
     assert titles == [
         (4, "Kettle for 24", "Kettle for 23"),
         (2, "Kettle for 30", "Kettle for 25"),
-        (1, None, "Kettle for 23"),
+        (1, None, "Kettle for 30"),
     ]
     assert (await store.load_states())["s"].items_seen == 1
 

@@ -162,3 +162,14 @@ async def test_numbers_of_rows_have_a_chart_each_and_what_does_not_change_has_no
     _, page = await browser.get("/sources/offers")
     assert page.count("over time; the table below") == 1
     assert "over time" not in (await browser.get("/sources/s"))[1]
+
+
+async def test_each_event_shows_the_value_of_its_time(running: Running) -> None:
+    await running.control.declarations.declare(PRICE)
+    for price in (30.0, 25.0, 27.0):
+        await shows(running, "lamp.example", {"price": price})
+    token = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+    async with Client.over_http(str(running.client.make_url("")), token) as asked:
+        found = await asked.items("lamp.example")
+    assert [each["values"]["price"] for each in found] == [27.0, 25.0, 30.0]
+    assert [(each["first"], each["old"]) for each in found] == [(False, False), (False, False), (True, False)]

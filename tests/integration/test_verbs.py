@@ -341,7 +341,7 @@ async def answers(running: Running) -> Mapping[str, Any]:
     probe = {"position": 1, "started": "2026-01-31T12:00:00Z", "duration_s": 1.0, "reason": "detection", "rule": "r",
              "outcome": "changed", "status": 200, "detail": "fine", "items": 1, "delay_s": 2.0}  # fmt: skip
     found["/api/v1/sources/s/probes"] = {"items": [probe], "next_cursor": None}
-    event = {"position": 1, "kind": "update", "id": "a", "first": False, "title": "A", "link": "https://a.example/",
+    event = {"position": 1, "kind": "update", "id": "a", "first": False, "old": False, "title": "A", "link": "https://a.example/",
              "values": {}, "changes": {"price": {"from": 30, "to": 25}}, "came": None, "seen": "2026-01-31T12:00:00Z",
              "delay_s": None}  # fmt: skip
     found["/api/v1/sources/s/items"] = {"items": [event], "next_cursor": None}

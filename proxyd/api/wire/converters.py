@@ -70,6 +70,7 @@ def item_event(event: ShownEvent) -> wire.ItemEvent:
         id=event.item_id,
         link=event.link if event.link is not None and is_web(event.link) else None,
         came=iso_time(event.event_s) if event.is_exact else None,
+        old=event.is_old,
         delay_s=round(event.seen_s - event.event_s, 3) if event.is_exact and not event.is_first else None,
     )
 

@@ -292,7 +292,8 @@ class ItemEvent(RowShown):
     kind: Literal["insert", "update", "delete"]
     id: str
     first: bool = Field(description="whether it was there at the first contact with its source")
-    title: str = Field(description="its title, or else its first text; of an item that came, as it is now")
+    old: bool = Field(description="whether it came later, and was no news: in the place or with the date of an old one")
+    title: str = Field(description="its title, or else its first text, as it was then")
     link: str | None = Field(description="null if it has no link to the web")
     text: str = Field(description="the beginning of the other texts of an item of a feed; empty for a page")
     values: dict[str, Any] = Field(description="the fields of an item of a page; empty for a feed")

@@ -328,8 +328,8 @@ def opened(
 ) -> tuple[Any, list[Any]]:
     lines = summary or ["python  https://p.example/", "next probe: soon, because"]
     explained: Any = {"source": name, "summary": lines}
-    event: Any = {"seen": "2026-01-31T11:30:00.000Z", "kind": "insert", "first": False, "id": "1", "title": title,
-                  "changes": {}}  # fmt: skip
+    event: Any = {"seen": "2026-01-31T11:30:00.000Z", "kind": "insert", "first": False, "old": False, "id": "1",
+                  "title": title, "changes": {}}  # fmt: skip
     return explained, [event] * items
 
 

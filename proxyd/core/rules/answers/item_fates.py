@@ -34,17 +34,19 @@ class ItemFate:
     is_counted: bool = False  # whether it was counted, and waits with others for the rule to fire
 
 
-def item_fate(program: RuleProgram, event: StoredEvent, source_id: str, *, declared_s: float) -> ItemFate:
-    """Return what became of an event for a rule, as far as the rule and the event say it.
+@dataclass(frozen=True, slots=True)
+class SourceSince:
+    """Since when a source is declared, and when it first answered, if that is known here; unix seconds."""
 
-    Parameters
-    ----------
-    declared_s
-        Since when the source is declared, in unix seconds: a rule's NOW is never before that.
-    """
+    declared_s: float  # a rule's NOW is never before that
+    first_contact_s: float | None = None
+
+
+def item_fate(program: RuleProgram, event: StoredEvent, source_id: str, since: SourceSince) -> ItemFate:
+    """Return what became of an event for a rule, as far as the rule, the event and its source say it."""
     seen = event.event(source_id)
     rule, own = program.rule, program.notification_id(seen)
-    if reasons := tuple(_reasons(program, event, seen, declared_s)):
+    if reasons := tuple(_reasons(program, event, seen, since)):
         return ItemFate(rule.name, own, why=reasons)
     counters = [each for each in conjuncts(rule.trigger.condition) if has_aggregate(each)]
     if counters:
@@ -55,14 +57,14 @@ def item_fate(program: RuleProgram, event: StoredEvent, source_id: str, *, decla
     return ItemFate(rule.name, own)
 
 
-def _reasons(program: RuleProgram, event: StoredEvent, seen: UpdateEvent, declared_s: float) -> Iterator[str]:
+def _reasons(program: RuleProgram, event: StoredEvent, seen: UpdateEvent, since: SourceSince) -> Iterator[str]:
     """Yield why the rule does not tell of an event."""
     if event.kind not in program.kinds:
         told = " and ".join(_KINDS[each] for each in _KINDS if each in program.kinds)
         yield f"it tells of {told}, and this is {_ONE[event.kind]}"
         return
-    if not counts(program, event, declared_s):
-        yield _out_of_time(program, event, declared_s)
+    if not counts(program, event, since.declared_s):
+        yield _out_of_time(program, event, since)
         return
     view = program.own_view(seen)
     if view is None:
@@ -71,11 +73,13 @@ def _reasons(program: RuleProgram, event: StoredEvent, seen: UpdateEvent, declar
     yield from _terms_against(program, view)
 
 
-def _out_of_time(program: RuleProgram, event: StoredEvent, declared_s: float) -> str:
+def _out_of_time(program: RuleProgram, event: StoredEvent, since: SourceSince) -> str:
     """Return why an event lies outside the period of a rule."""
     if event.event_s >= program.end_s:
         return f"the rule ended at {iso_time(program.end_s)}"
-    start = iso_time(program.starts_at(declared_s))
+    start = iso_time(program.starts_at(since.declared_s))
+    if event.is_old(since.first_contact_s):
+        return "it came in where old items are, or without a date that makes it news: it is taken for an old one"
     if event.seed and is_ahead(event):
         return "it was there when the source was first asked, and its date was still to come"
     if event.seed:

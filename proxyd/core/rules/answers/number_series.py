@@ -18,22 +18,19 @@ Numbers = Mapping[str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class NumberEvent:
-    """The numbers of an item that came, changed or went away, and those that an update replaced; unix seconds."""
+    """The numbers of an item that came, changed or went away, and when that was seen, in unix seconds."""
 
     item_id: str
     title: str
     kind: EventKind
     seen_s: float
     numbers: Numbers
-    old: Numbers | None
 
     @classmethod
     def of(cls, event: StoredEvent, names: Iterable[str]) -> Self:
         """Return what an event says of the fields of some paths."""
-        item, old = event.item, event.old
-        title = " ".join(title_of(item.fields).split())[:_MOST_TITLE]
-        before = None if old is None else _numbers_of(old, names)
-        return cls(item.item_id, title, event.kind, event.seen_s, _numbers_of(item, names), before)
+        title = " ".join(title_of(event.item.fields).split())[:_MOST_TITLE]
+        return cls(event.item.item_id, title, event.kind, event.seen_s, _numbers_of(event.item, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +46,16 @@ class NumberSeries:
 def number_series(events: Sequence[NumberEvent]) -> list[NumberSeries]:
     """Return how the numbers of events, which are newest first, changed: those that changed most often.
 
-    What is stored of an item that came is what it is now: its first numbers are those that the next update replaced.
-
-    >>> now = NumberEvent("lamp", "Lamp", EventKind.INSERT, 10.0, {"price": 25.0}, None)
-    >>> cheaper = NumberEvent("lamp", "Lamp", EventKind.UPDATE, 90.0, {"price": 25.0}, {"price": 30.0})
-    >>> [each.points for each in number_series([cheaper, now])]
+    >>> first = NumberEvent("lamp", "Lamp", EventKind.INSERT, 10.0, {"price": 30.0})
+    >>> cheaper = NumberEvent("lamp", "Lamp", EventKind.UPDATE, 90.0, {"price": 25.0})
+    >>> [each.points for each in number_series([cheaper, first])]
     [((10.0, 30.0), (90.0, 25.0))]
     """
     points: dict[tuple[str, str], list[tuple[float, float | None]]] = defaultdict(list)
     titles: dict[str, str] = {}
-    replaced: dict[str, Numbers] = {}
     for each in events:
         titles.setdefault(each.item_id, each.title)
-        numbers = each.numbers
-        if each.kind is EventKind.INSERT:
-            numbers = replaced.pop(each.item_id, numbers)
-        elif each.kind is EventKind.DELETE:
-            numbers = dict.fromkeys(numbers)
-        elif each.old is not None:
-            replaced[each.item_id] = each.old
+        numbers = dict.fromkeys(each.numbers) if each.kind is EventKind.DELETE else each.numbers
         for path, number in numbers.items():
             points[path, each.item_id].append((each.seen_s, number))
     found = [

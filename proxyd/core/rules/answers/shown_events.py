@@ -72,6 +72,7 @@ class ShownEvent:
     kind: EventKind
     item_id: str
     is_first: bool  # whether the item was there at first contact
+    is_old: bool  # whether it came later without being news, such as one that comes in at the old end of a page
     title: str
     link: str | None
     text: str  # the beginning of the other texts of an item of a feed, without markup; empty for an item of a page
@@ -86,8 +87,8 @@ class ShownEvent:
     is_exact: bool  # whether the item gives its own time
 
 
-def shown_event(event: StoredEvent) -> ShownEvent:
-    """Return an event as it is shown.
+def shown_event(event: StoredEvent, first_contact_s: float | None = None) -> ShownEvent:
+    """Return an event as it is shown; ``first_contact_s`` is that of its source in unix seconds, if it is known.
 
     >>> from proxyd.core.model.item import Item
     >>> old, new = (Item("kettle", {"name": "Kettle", "price": price}, None, "") for price in (30, 25))
@@ -104,7 +105,8 @@ def shown_event(event: StoredEvent) -> ShownEvent:
         position=event.seq,
         kind=event.kind,
         item_id=event.item.item_id,
-        is_first=event.seed,
+        is_first=event.seed and not event.is_old(first_contact_s),
+        is_old=event.is_old(first_contact_s),
         title=" ".join(title_of(fields).split())[:_MOST_TITLE],
         link=link,
         text=" ".join(texts_of(fields)[1:])[:_MOST_TEXT] if _is_of_feed(fields) else "",

@@ -320,9 +320,13 @@ class StoredEvent:
     event_s: float
     seen_s: float
     exact: bool
-    seed: bool  # whether the item was there at first contact
+    seed: bool  # whether it is no news by itself: it was there at first contact, or is old
     kind: EventKind = EventKind.INSERT
     old: Item | None = None  # the item before an update
+
+    def is_old(self, first_contact_s: float | None) -> bool:
+        """Return whether it came after the first contact with its source, in unix seconds, and was no news."""
+        return self.seed and first_contact_s is not None and self.seen_s > first_contact_s
 
     def event(self, source_id: str) -> UpdateEvent:
         """Return the event in the form that rules see."""

@@ -6,7 +6,7 @@ import pytest
 
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.item import Item
-from proxyd.core.rules.answers.item_fates import ItemFate, item_fate
+from proxyd.core.rules.answers.item_fates import ItemFate, SourceSince, item_fate
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.rule_program import compile_rule
 
@@ -14,7 +14,14 @@ URL = "https://example.org/feed"
 ACCEPTED_S, LATER_S = 1_000_000_000.0, 1_000_003_600.0
 
 
-def fate(options: str, *, seen_s: float = LATER_S, seed: bool = False, published_s: float | None = None) -> ItemFate:
+def fate(
+    options: str,
+    *,
+    seen_s: float = LATER_S,
+    seed: bool = False,
+    published_s: float | None = None,
+    first_contact_s: float = LATER_S,
+) -> ItemFate:
     """Return what a WATCH with these options makes of an item."""
     checked = check([SourceText("t", f"WATCH '{URL}' {options};")])
     assert checked.declaration is not None, checked.errors
@@ -22,7 +29,7 @@ def fate(options: str, *, seen_s: float = LATER_S, seed: bool = False, published
     program = compile_rule(rule, checked.declaration, accepted_s=ACCEPTED_S, chronon_s=10.0)
     item = Item("1", {"channel.item.title": "Harbour closed"}, published_s, "1")
     event = StoredEvent(1, item, seen_s, seen_s, exact=False, seed=seed)
-    return item_fate(program, event, rule.source_ids[0], declared_s=ACCEPTED_S)
+    return item_fate(program, event, rule.source_ids[0], SourceSince(ACCEPTED_S, first_contact_s))
 
 
 def test_nothing_speaks_against_an_item_that_fits() -> None:
@@ -50,3 +57,8 @@ def test_what_was_there_before_is_said_to_be_older() -> None:
     assert fate("", seed=True).why[0].startswith("it was there when the source was first asked")
     (why,) = fate("", seed=True, published_s=ACCEPTED_S + 86400.0).why
     assert why == "it was there when the source was first asked, and its date was still to come"
+
+
+def test_what_came_later_without_being_news_was_not_there_at_first() -> None:
+    (why,) = fate("", seed=True, first_contact_s=LATER_S - 60.0).why
+    assert why.endswith("it is taken for an old one")
