@@ -188,6 +188,7 @@ class Declarations:
         self._parts = Parts()
         self._given = GivenTexts((), {})
         self.texts = NOTHING_DECLARED
+        self._names_before: frozenset[str] = frozenset()  # of the sources that were declared before the start
         self.digest = ""  # of the texts that run here
         self._is_sound = False  # whether the files that run would be accepted now
         self.suspensions = Suspensions(decider, store, clock)  # its turn: one declaration at a time, from check to swap
@@ -272,8 +273,12 @@ class Declarations:
         """Load the directory, or what is stored, while the plan of the ``week`` is made again."""
         stored = GivenTexts.of_stored(await self._store.declarations.load_texts())
         meanings = await self._store.declarations.meanings()
+        self._names_before = await self._store.declarations.declared_names()
         try:
             files = await asyncio.to_thread(self._folder.read)
+            if files != stored.files:  # what ran keeps its names, also beside what was written meanwhile
+                with suppress(ConfigError, ProfileError):
+                    self.texts = (await self._check(stored.all(), accepted_before=True)).written
             with acting(FILES):
                 await self._swap(replace(stored, files=files), week=week)
             self._is_sound = True
@@ -296,6 +301,8 @@ class Declarations:
     async def follow(self, found: StoredDeclaration) -> bool:
         """Run what another planner has accepted and stored; return whether that was complete."""
         given, now_s = GivenTexts.of_stored(found.texts), self._clock.time_s()
+        if not self._started.is_set():
+            self._names_before = frozenset(found.declared)
         async with self.suspensions.turn:
             checked = await self._check(given.all(), accepted_before=True)
             declaration = checked.declaration
@@ -609,7 +616,8 @@ class Declarations:
         from_api: bool = False,
         accepted_before: bool = False,
     ) -> CheckedTexts:
-        settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
+        names = frozenset() if self._started.is_set() else self._names_before
+        settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before, names_before=names)
         # A large declaration takes seconds, and probes must go on
         return await asyncio.to_thread(check_texts, texts, parsed, settings, self.texts)
 

@@ -454,3 +454,56 @@ async def test_a_query_over_the_past_reads_what_was_stored(world: World) -> None
     assert observation is not None
     (sent,) = observation.rules.notifications
     assert sorted(each["channel.item.title"] for each in json.loads(sent.body)["data"]["items"]) == ["x", "y"]
+
+
+WATCHED = "WATCH 'https://x.example/a';"
+AS_PAGE = "WATCH 'https://x.example/a' OF PAGE AS \"page\";"
+AS_PRICE = "WATCH 'https://x.example/a' OF PRICE AS \"price\";"
+
+
+def read_as(declarations: Declarations) -> dict[str, str]:
+    return {name: each.page_class for name, each in declarations.declaration.sources.items() if name != "s"}
+
+
+async def test_what_is_read_in_one_way_keeps_its_name_beside_what_is_written_before_it(world: World) -> None:
+    last, first = world.folder / "z.profile", world.folder / "b.profile"
+    last.write_text(AS_PAGE)
+    declarations, _ = world.fresh()
+    await declarations.start()
+    assert read_as(declarations) == {"x.example/a": "PAGE"}
+    first.write_text(WATCHED)
+    assert await declarations.reload() == ()
+    kept = {"x.example/a": "PAGE", "x.example/a (FEED)": "FEED"}
+    assert read_as(declarations) == kept
+    await declarations.declare(AS_PRICE)
+    kept["x.example/a (PRICE)"] = "PRICE"
+    assert read_as(declarations) == kept
+    again, _ = world.fresh()
+    await again.start()
+    assert read_as(again) == kept
+    last.unlink()
+    await again.reload()
+    assert "x.example/a" not in read_as(again)
+    last.write_text(AS_PAGE)
+    await again.reload()
+    assert read_as(again) == kept
+
+
+async def test_what_was_written_while_the_daemon_was_stopped_takes_no_name_either(world: World) -> None:
+    (world.folder / "z.profile").write_text(AS_PAGE)
+    declarations, _ = world.fresh()
+    await declarations.start()
+    (world.folder / "b.profile").write_text(WATCHED)
+    for _ in range(2):
+        again, _ = world.fresh()
+        await again.start()
+        assert read_as(again) == {"x.example/a": "PAGE", "x.example/a (FEED)": "FEED"}
+
+
+async def test_who_is_read_in_another_way_from_now_on_keeps_the_name(world: World) -> None:
+    (world.folder / "z.profile").write_text(AS_PAGE)
+    declarations, _ = world.fresh()
+    await declarations.start()
+    (world.folder / "z.profile").write_text(AS_PRICE)
+    await declarations.reload()
+    assert read_as(declarations) == {"x.example/a": "PRICE"}

@@ -364,7 +364,7 @@ def check_parsed(
     settings = settings or CheckSettings()
     if before is None or before.memory is None or before.declaration is None:
         return _Checker(texts, settings, CheckMemory(settings)).check()
-    return _Checker(texts, settings, before.memory.following(settings)).check()
+    return _Checker(texts, settings, before.memory.following(settings, before.declaration.sources)).check()
 
 
 def check(texts: Sequence[SourceText], settings: CheckSettings | None = None) -> Checked:

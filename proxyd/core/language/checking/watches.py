@@ -6,11 +6,12 @@ it, a profile. ON TROUBLE of a profile stands for a rule.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 from proxyd.core.errors import ConfigError, RuleCheckError, RuleError
 from proxyd.core.language.checking.classes import BUILT_IN
@@ -72,6 +73,8 @@ _ADDED = r"(?i)(?:^|\n)\+ (?:[^\n]|\n  )*"  # DIFF has "+ " before what came, an
 _DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
 _UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
 """How the address of a WATCH on the source itself is read, if nothing else says so: any address can be."""
+_Reading: TypeAlias = tuple[str | None, str, str, str]
+"""Whose an address is, the address, and the domain and the class by which it is read."""
 _SOURCE_CLASS_NAME = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
 
 
@@ -215,8 +218,8 @@ class _Expansion:
     def _class_named(self, owner: str | None, name: str) -> _ClassInBrief | None:
         return self._classes.get((owner, name)) or self._classes.get((None, name))
 
-    def _reading(self, of: Watch | CreateSource, page_class: ClassName) -> tuple[str | None, str, str, str]:
-        """Return whose an address is, and how it is read: the domain and the name of its class."""
+    def _reading(self, of: Watch | CreateSource, page_class: ClassName) -> _Reading:
+        """Return how an address is read."""
         name, owner, domain = page_class.name.casefold(), owner_of(of.name.value), page_class.domain
         if not domain:
             known = self._class_named(owner, name)
@@ -224,15 +227,47 @@ class _Expansion:
         return owner, of.url.value, domain, name
 
     def _source_name(self, watch: Watch, page_class: ClassName) -> Located[str]:
-        """Return a free name: the address without its scheme, with its class, the whole one, or with its domain too."""
+        """Return a free name: the address without its scheme, with its class, the whole one, or with its domain too.
+
+        What was read like this before keeps its name, and with it all that is known of it, wherever others that read
+        the address in another way are written.
+        """
         address, owner = watch.address, owner_of(watch.name.value)
         of_class = f"{address.value} ({page_class.name})"
         of_domain = f"{address.value} ({page_class.domain}.{page_class.name})"  # of many values of a page
         written = (address.value, of_class, watch.url.value, *[of_domain] * (page_class.domain is not None))
         names = [full_name(owner, each) for each in written]
-        name = next((each for each in names if each not in self._taken), names[0])
+        free = [each for each in names if each not in self._taken] or names[:1]
+        name = self._name_before(free, full_name(owner, of_class), self._reading(watch, page_class)) or free[0]
         self._taken.add(name)
         return replace(address, value=name)
+
+    def _name_before(self, names: Sequence[str], of_class: str, reading: _Reading) -> str | None:
+        """Return which of some free names a reading had before, or else the first that no other has that goes on."""
+        before = {each: self._memory.sources.get(each) for each in names}
+        readings = {
+            each: (owner_of(each), source.url, source.domain, source.page_class.casefold())
+            for each, source in before.items()
+            if source is not None
+        }
+        known = next((each for each, its in readings.items() if its == reading), None)
+        if known is not None:
+            return known
+        if not readings:  # of sources before a restart only the names are known
+            is_known = of_class in self._memory.names_before and of_class in names
+            return of_class if is_known and self._alike[_without_domain(reading)] == 1 else None
+        return next((each for each in names if readings.get(each) not in self._watched), None)
+
+    @cached_property
+    def _watched(self) -> Set[_Reading]:
+        """How the addresses of all WATCH statements are read."""
+        watched = (each for parsed in self._texts for each in parsed.statements if isinstance(each, Watch))
+        return {self._reading(each, self._class_of(each)) for each in watched}
+
+    @cached_property
+    def _alike(self) -> Counter[tuple[str | None, str, str]]:
+        """How many readings there are of each address by classes of one name."""
+        return Counter(map(_without_domain, self._watched))
 
     def _rule(
         self, watch: Watch, profiles: tuple[Located[str], ...], source: Located[str], page_class: ClassName
@@ -394,6 +429,11 @@ def _shown(option: object) -> str:
 def _is_of_source(watch: Watch) -> bool:
     """Whether a WATCH is on the source itself, and leaves it to other statements how the address is read."""
     return watch.page_class is None and watch.event is not None and watch.event.is_of_source
+
+
+def _without_domain(reading: _Reading) -> tuple[str | None, str, str]:
+    owner, url, _, name = reading
+    return owner, url, name
 
 
 def _address(of: Watch | CreateSource) -> tuple[str | None, str]:

@@ -13,7 +13,7 @@ from proxyd.core.language.syntax.token_reader import MAX_ERRORS
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import TextSpan
-from proxyd.core.model.profile import Domain
+from proxyd.core.model.profile import Domain, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class CheckSettings:
     # Whether the texts were accepted before: what only other settings forbid is then a warning
     accepted_before: bool = False
     from_api: bool = False  # whether the texts may hold DROP. The caller acts on it; the checker skips it.
+    names_before: frozenset[str] = frozenset()  # of the sources that were declared before the daemon started
 
 
 class Reporter:
@@ -106,17 +107,19 @@ class CheckMemory:
         self, settings: CheckSettings, before: Mapping[int, _Kept] = _NOTHING, domains: Mapping[str, Domain] = _NOTHING
     ) -> None:
         self._settings = _relevant(settings)
+        self.names_before = settings.names_before
+        self.sources: Mapping[str, Source] = _NOTHING  # of the declaration before
         self._before, self._domains = before, domains
         self._receivers: Mapping[str, Any] = _NOTHING
         self._known: dict[int, _Kept] = {}
 
-    def following(self, settings: CheckSettings) -> CheckMemory:
-        """Return a memory for the check of the next declaration; with other settings it knows nothing."""
-        is_same = _relevant(settings) == self._settings
-        if not is_same:
-            return CheckMemory(settings)
-        memory = CheckMemory(settings, self._known, self._domains)
-        memory._receivers = self._receivers
+    def following(self, settings: CheckSettings, sources: Mapping[str, Source] = _NOTHING) -> CheckMemory:
+        """Return a memory for the check after that of some ``sources``; with other settings it knows nothing else."""
+        memory = CheckMemory(settings)
+        if _relevant(settings) == self._settings:
+            memory = CheckMemory(settings, self._known, self._domains)
+            memory._receivers = self._receivers
+        memory.sources = sources
         return memory
 
     def same_domains(self, domains: Mapping[str, Domain]) -> Mapping[str, Domain]:
@@ -152,4 +155,4 @@ class CheckMemory:
 
 def _relevant(settings: CheckSettings) -> CheckSettings:
     """Return settings without those that only decide on errors: statements with errors are not kept."""
-    return replace(settings, from_api=False, accepted_before=False)
+    return replace(settings, from_api=False, accepted_before=False, names_before=frozenset())
