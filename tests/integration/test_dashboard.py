@@ -448,6 +448,11 @@ async def test_an_address_that_an_import_follows_is_not_added_again_without_a_wo
     assert "is read at this address already" in page
     assert 'href="/read?source=News"' in page
     assert "The page links to" not in page
+    assert "watching it here makes a second source" in page
+    await browser.api.control.declarations.declare("CREATE SOURCE \"Own\" OF FEED AT 'https://n.example/feed';")
+    _, page = await browser.get("/add?url=https://n.example/feed")
+    assert 'href="/read?source=Own"' in page
+    assert "watching it here makes a second source" not in page
     assert "is read at this address already" not in (await browser.get("/add?url=https://other.example/feed"))[1]
 
 

@@ -21,6 +21,7 @@ from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.notify.channels.message_forms import sent_text
 from proxyd.store.databases import tables
 from proxyd.store.history import intervals_of_rule
+from tests.contract.test_store import ENDPOINT
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, unchanged
 from tests.integration.api_world import T0, Running, running_api, told
@@ -490,6 +491,20 @@ async def test_a_rule_or_a_profile_is_muted_and_unmuted_by_a_button(browser: Bro
     assert "is no longer muted; 0 kept notifications are dropped." in page
     answer, body = await browser.post(f"{path}/mute", {"for": "ever"})
     assert (answer.status, "choose one of the times" in body) == (400, True)
+
+
+async def test_what_was_sent_after_a_mute_is_no_longer_called_muted(browser: Browser) -> None:
+    await browser.sign_in("write")
+    await browser.post("/rules/r/mute", {"for": "8 hours"})
+    sent = replace(told("n1"), deliveries=(ENDPOINT,))
+    await browser.api.tell(sent)
+    for path in ("/notifications", "/"):
+        assert '<span class="state warn">muted</span>' in (await browser.get(path))[1]
+    await browser.post("/rules/r/unmute", {})
+    for path in ("/notifications", "/"):
+        page = (await browser.get(path))[1]
+        assert '<span class="state warn">muted</span>' not in page
+        assert "made while muted" in page
 
 
 async def test_a_rule_that_its_profile_mutes_says_so(browser: Browser) -> None:

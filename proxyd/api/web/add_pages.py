@@ -44,7 +44,7 @@ from proxyd.core.language.watch_wishes import (
     watch_text,
 )
 from proxyd.core.model.item import Value
-from proxyd.core.model.profile import found_name, owner_of
+from proxyd.core.model.profile import BUILT_IN_NAME, Source, found_name, owner_of
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
 from proxyd.daemon.discovery import Discovered, Way, why_no_value
@@ -145,6 +145,11 @@ class _Shown:
         return cls(found, text=text, price=price)
 
 
+def _is_read_as(source: Source, page_class: str) -> bool:
+    """Return whether a WATCH OF a built-in class would use a source that is declared."""
+    return (source.domain, source.page_class) == (BUILT_IN_NAME, page_class)
+
+
 def _title(value: Value) -> str:
     """Return the title of a feed as a name, which is one line."""
     return one_line(value, _LONGEST_NAME) if isinstance(value, str) else ""
@@ -178,18 +183,19 @@ class AddPages:
         name = watched.name.value if watched is not None else self._free(shown.title)
         looked = _Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
         looked = replace(looked, more={**looked.more, "ignored": "\n".join(found.noise)})
-        followed = await asyncio.to_thread(self._source_at, looked.url)
+        followed = await asyncio.to_thread(self._sources_at, looked.url)
+        same = next((each for each in followed if _is_read_as(each, found.page_class)), None)
         return self._page(
             *(request, looked),
             shown=shown,
             watched=watched and hide_channels(format_statements([watched])),
-            followed=followed,
+            followed=same or next(iter(followed), None),
+            is_same=same is not None,
         )
 
-    def _source_at(self, url: str) -> str | None:
-        """Return the name of a source that is read at an address; it may have been declared by an import."""
-        declared = self._profiles.shown.sources.values()
-        return next((each.source_id for each in declared if each.url == url and each.site is None), None)
+    def _sources_at(self, url: str) -> list[Source]:
+        """Return the sources that are read at an address; an import may have declared them."""
+        return [each for each in self._profiles.shown.sources.values() if each.url == url and each.site is None]
 
     async def _look(self, written: str) -> Discovered:
         """Return what an address holds; one without a scheme is asked by https, and then by http.
@@ -310,7 +316,7 @@ class AddPages:
 
     def _page(self, request: web.Request, chosen: _Choices, *, status: int = 200, **facts: Any) -> web.Response:
         nothing = dict.fromkeys(
-            ("shown", "error", "text", "value", "cost", "warnings", "watched", "followed", "is_silent")
+            ("shown", "error", "text", "value", "cost", "warnings", "watched", "followed", "is_same", "is_silent")
         )
         profiles = sorted(self._profiles.shown.profiles)[:_MOST_PROFILES]
         receivers = sorted(receiver_names(self._profiles))[:MOST_RECEIVERS]

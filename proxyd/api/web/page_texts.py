@@ -12,7 +12,8 @@ from markupsafe import Markup
 
 from proxyd.api.problems import BadRequestError
 from proxyd.base.doers import current_doer
-from proxyd.core.language.syntax.expression_printer import format_after, format_trigger
+from proxyd.core.language.checking.word_conditions import condition_in_words
+from proxyd.core.language.syntax.expression_printer import format_after, format_then
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import moment_s
 from proxyd.core.model.item import EventKind
@@ -240,8 +241,10 @@ def told_of(rule: NotificationRule) -> str:
     """Return what a rule tells of: ``new items WHERE title ILIKE '%rc%'``."""
     trigger = rule.trigger
     after = "" if trigger.after is None else f" {format_after(trigger.after)}"
-    conditions = format_trigger(trigger).split("\n")[1:]
-    return " ".join([f"{_TOLD_OF[trigger.kind]}{after}", *conditions]).replace("channel.item.", "")
+    written = [("WHERE", trigger.where), ("WHEN", trigger.condition)]
+    conditions = [condition_in_words(each, word) for word, each in written if each is not None]
+    then = [] if trigger.then is None else [format_then(trigger.then).replace("channel.item.", "")]
+    return " ".join([f"{_TOLD_OF[trigger.kind]}{after}", *conditions, *then])
 
 
 MOST_RECEIVERS = 100

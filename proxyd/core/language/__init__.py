@@ -17,6 +17,7 @@ from proxyd.core.language.checking.watches import expand as expand
 from proxyd.core.language.checking.watches import find_watch as find_watch
 from proxyd.core.language.checking.watches import in_profiles as in_profiles
 from proxyd.core.language.checking.watches import with_options_of as with_options_of
+from proxyd.core.language.checking.word_conditions import condition_in_words as condition_in_words
 from proxyd.core.language.owned_texts import IsDeclared as IsDeclared
 from proxyd.core.language.owned_texts import default_owner as default_owner
 from proxyd.core.language.owned_texts import give_owners as give_owners

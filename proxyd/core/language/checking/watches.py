@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from proxyd.core.errors import ConfigError, RuleCheckError, RuleError
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.checking.source_checker import once_each
+from proxyd.core.language.checking.word_conditions import over_words, without_words
 from proxyd.core.language.syntax.address_lists import LIST_SUFFIX, is_list
 from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings
 from proxyd.core.language.syntax.clauses import RULE_CLAUSES, SOURCE_OPTIONS, WATCH_OPTIONS
@@ -39,18 +40,7 @@ from proxyd.core.language.syntax.nodes import (
     without_scheme,
 )
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
-from proxyd.core.model.expression import (
-    Binary,
-    Call,
-    ClassName,
-    Column,
-    Expression,
-    FromClass,
-    Literal,
-    Select,
-    TextSpan,
-    Unary,
-)
+from proxyd.core.model.expression import Binary, ClassName, Expression, FromClass, Select, TextSpan
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     SITE_CLASS,
@@ -66,10 +56,8 @@ from proxyd.core.model.profile import (
     plain_name,
 )
 from proxyd.core.model.site import PERIOD
-from proxyd.core.model.text_blocks import plain_pattern
 
 DEFAULT_PROFILE = "default"
-_ADDED = r"(?i)(?:^|\n)\+ (?:[^\n]|\n  )*"  # DIFF has "+ " before what came, and indents its further lines
 _DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
 _UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
 """How the address of a WATCH on the source itself is read, if nothing else says so: any address can be."""
@@ -309,49 +297,17 @@ def _condition(watch: Watch, event: EventKind, known: _ClassInBrief | None) -> E
     conditions = [] if watch.where is None else [watch.where]
     if known is not None and known.texts and not event.is_of_source:
         if watch.without:
-            conditions.append(_is_without(watch, event, known))
+            paths = [("OLD." if event is EventKind.DELETE else "") + each for each in known.texts]
+            is_change = _is_change_of_page(watch, known)
+            conditions.append(without_words(watch.without, known.texts if is_change else paths, is_change=is_change))
         if watch.least_words is not None:
-            conditions.append(_is_over(watch.least_words, known))
+            conditions.append(over_words(watch.least_words, known.texts))
     return reduce(lambda left, right: Binary("AND", left, right, right.span), conditions) if conditions else None
-
-
-def _is_without(watch: Watch, event: EventKind, known: _ClassInBrief) -> Expression:
-    """Return that no text of the item, or nothing that came to the texts of a page, holds a word of WITHOUT."""
-    span, row = watch.without[0].span, "OLD." if event is EventKind.DELETE else ""
-    # One pattern: a condition for each word and text would nest as deeply as there are words
-    words = "|".join(plain_pattern(each.value) for each in watch.without)
-    texts: list[Expression] = [Column(row + path, span=span) for path in known.texts]
-    gap, pattern = " ", f"(?i){words}"
-    if _is_change_of_page(watch, known):
-        texts = [_comparison("DIFF", path, span) for path in known.texts]
-        gap, pattern = "\n", f"{_ADDED}(?:{words})"
-    parts: list[Expression] = [Call("COALESCE", (each, Literal("", span)), span) for each in texts]
-    joined = reduce(lambda left, right: _join(_join(left, Literal(gap, span)), right), parts)
-    return Unary("NOT", Binary("REGEXP", joined, Literal(pattern, span), span), span)
-
-
-def _is_over(words: Located[int], known: _ClassInBrief) -> Expression:
-    """Return that more words of the texts of a page changed."""
-    counts: list[Expression] = [
-        Call("COALESCE", (_comparison("CHANGED_WORDS", path, words.span), Literal(0, words.span)), words.span)
-        for path in known.texts
-    ]
-    total = reduce(lambda left, right: Binary("+", left, right, words.span), counts)
-    return Binary(">", total, Literal(words.value, words.span), words.span)
-
-
-def _comparison(function: str, path: str, span: TextSpan) -> Expression:
-    """Return a function of a field before and after a change."""
-    return Call(function, (Column(f"OLD.{path}", span=span), Column(f"NEW.{path}", span=span)), span)
 
 
 def _is_change_of_page(watch: Watch, known: _ClassInBrief) -> bool:
     """Whether a WATCH tells of changes of a page that is one row."""
     return known.news is EventKind.UPDATE and watch.event in (None, EventKind.UPDATE)
-
-
-def _join(left: Expression, right: Expression) -> Expression:
-    return Binary("||", left, right, right.span)
 
 
 def trouble_rule(profile: CreateProfile) -> InsertNotification:

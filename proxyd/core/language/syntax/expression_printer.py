@@ -218,10 +218,11 @@ def format_trigger(trigger: Trigger) -> str:
     for word, condition in (("WHERE", trigger.where), ("WHEN", trigger.condition)):
         if condition is not None:
             lines.append(f"{word} {format_expression(condition)}")
-    return "\n".join([*lines, *(_then(each) for each in [trigger.then] if each is not None)])
+    return "\n".join([*lines, *(format_then(each) for each in [trigger.then] if each is not None)])
 
 
-def _then(then: Then) -> str:
+def format_then(then: Then) -> str:
+    """Return ``THEN event WITHIN duration``."""
     where = "" if then.where is None else f" WHERE {format_expression(then.where)}"
     event = f"{'NO ' if then.is_absent else ''}{then.kind.name} TO {format_class(then.page_class)}"
     return f"THEN {event}{where} WITHIN {format_duration(then.within)}"

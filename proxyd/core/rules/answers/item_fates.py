@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proxyd.core.errors import EvaluationError
-from proxyd.core.language.syntax.expression_printer import format_expression
-from proxyd.core.model.expression import Expression, conjuncts, has_aggregate
+from proxyd.core.language import condition_in_words
+from proxyd.core.model.expression import conjuncts, has_aggregate
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.rules.known.state import StoredEvent
@@ -50,7 +50,7 @@ def item_fate(program: RuleProgram, event: StoredEvent, source_id: str, since: S
         return ItemFate(rule.name, own, why=reasons)
     counters = [each for each in conjuncts(rule.trigger.condition) if has_aggregate(each)]
     if counters:
-        waits = " AND ".join(map(_written, counters))
+        waits = " AND ".join(map(condition_in_words, counters))
         return ItemFate(rule.name, own, (f"it was counted: the rule tells when {waits}",), is_counted=True)
     if rule.trigger.then is not None:
         return ItemFate(rule.name, own, ("the rule tells once it knows what followed",), is_counted=True)
@@ -100,9 +100,4 @@ def _terms_against(program: RuleProgram, view: UpdateEvent) -> Iterator[str]:
             yield f"its condition cannot be evaluated here: {error.message}"
             return
         if not holds:
-            yield f"its condition does not hold: {_written(term)}"
-
-
-def _written(term: Expression) -> str:
-    """Return a part of a condition as people write it: the fields of items by their last name."""
-    return format_expression(term).replace("channel.item.", "")
+            yield f"its condition does not hold: {condition_in_words(term)}"

@@ -40,6 +40,7 @@ def test_nothing_speaks_against_an_item_that_fits() -> None:
     ("options", "why"),
     [
         ("WHERE title ILIKE '%ferry%'", "its condition does not hold: title ILIKE '%ferry%'"),
+        ("WITHOUT 'harbour', 'ferry'", "its condition does not hold: WITHOUT 'harbour', 'ferry'"),
         ("ON UPDATE", "it tells of changes, and this is a new item"),
     ],
 )
