@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from proxyd.config.bounded_files import read_at_most
 from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError, suggest
 from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
@@ -28,6 +29,7 @@ _PLAIN = {
 }
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 _DEFAULT_FILE = Path("proxyd.toml")
+_MOST_BYTES = 2**20  # of settings, and of a secret
 _GONE = frozenset(  # in 1.0
     {
         "crawl_delay_cap",
@@ -120,7 +122,7 @@ def _from_file(path: Path, text: str | None, problems: list[str], *, is_named: b
     Relative paths count from the file's folder: whoever names the file stands elsewhere.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
+        values = tomllib.loads(_read_text(path) if text is None else text)
     except FileNotFoundError:
         if is_named:
             problems.append(f"{path}: no such settings file; name another one with --config")
@@ -128,7 +130,10 @@ def _from_file(path: Path, text: str | None, problems: list[str], *, is_named: b
     except OSError as error:
         problems.append(f"{path}: it cannot be read ({error.strerror or error})")
         return {}
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ConfigError as error:
+        problems += error.problems
+        return {}
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         problems.append(f"{path}: {error}")
         return {}
     for key, secret in _SECRETS_OF.items():
@@ -143,6 +148,11 @@ def _from_file(path: Path, text: str | None, problems: list[str], *, is_named: b
     return {
         key: str(value) if key in _TIMES and type(value) in {int, float} else value for key, value in values.items()
     }
+
+
+def _read_text(path: Path) -> str:
+    """Return the text of a file; a password manager may write it into a pipe."""
+    return read_at_most(path, _MOST_BYTES, may_be_pipe=True).decode("utf-8").replace("\r\n", "\n")
 
 
 def _from_folder(folder: Path, value: str) -> str:
@@ -165,7 +175,9 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
             if not value:
                 continue
             try:
-                values.setdefault(key.removesuffix("_file"), Path(value).read_text(encoding="utf-8").strip())
+                values.setdefault(key.removesuffix("_file"), _read_text(Path(value)).strip())
+            except ConfigError as error:
+                problems += [f"{name}: {each}" for each in error.problems]
             except OSError as error:
                 problems.append(f"{name}: {value} cannot be read ({error.strerror or error})")
             except UnicodeDecodeError as error:
@@ -186,8 +198,8 @@ def api_token(environ: Mapping[str, str] | None = None) -> str | None:
     env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
     if TOKEN + "_FILE" in env:
         try:
-            return Path(env[TOKEN + "_FILE"]).read_text(encoding="utf-8").strip() or None
-        except (OSError, UnicodeDecodeError) as error:
+            return _read_text(Path(env[TOKEN + "_FILE"])).strip() or None
+        except (ConfigError, OSError, UnicodeDecodeError) as error:
             raise ConfigError([f"{TOKEN}_FILE: {error}"]) from error
     return env.get(TOKEN, "").strip() or None
 
@@ -241,6 +253,6 @@ class SecretStore:
         if self._folder is None or Path(ref.name).name != ref.name:
             return None
         try:
-            return (self._folder / ref.name).read_bytes().strip() or None
-        except OSError:
+            return read_at_most(self._folder / ref.name, _MOST_BYTES).strip() or None
+        except (ConfigError, OSError):
             return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from proxyd.config.bounded_files import read_at_most
 from proxyd.core.errors import ConfigError, ProfileError, RuleSyntaxError
 from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, list_names
 
@@ -79,7 +79,10 @@ def write_text(path: Path, text: str) -> None:
 
 def read_text(path: Path, *, may_be_pipe: bool = False) -> SourceText:
     """Return the text of a profile or a list, named by its path; raises as ``read_directory`` does."""
-    written = _read_bytes(path, opener=None if may_be_pipe else _open_regular)
+    try:
+        written = read_at_most(path, MAX_FILE_BYTES, may_be_pipe=may_be_pipe)
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror or error}"]) from error
     try:
         text = written.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -93,24 +96,3 @@ def read_text(path: Path, *, may_be_pipe: bool = False) -> SourceText:
             ]
         ) from error
     return SourceText(str(path), text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _read_bytes(path: Path, opener: Callable[[str, int], int] | None) -> bytes:
-    try:
-        with open(path, "rb", opener=opener) as file:
-            too_large = os.fstat(file.fileno()).st_size > MAX_FILE_BYTES
-            written = b"" if too_large else file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror or error}"]) from error
-    if too_large or len(written) > MAX_FILE_BYTES:  # it may have grown since
-        raise ConfigError([f"{path}: a file may have {MAX_FILE_BYTES} bytes at most; split it into several files"])
-    return written
-
-
-def _open_regular(path: str, flags: int) -> int:
-    """Open a regular file; refuse what could block or never end, such as a pipe or a device."""
-    opened = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-    if stat.S_ISREG(os.fstat(opened).st_mode):
-        return opened
-    os.close(opened)
-    raise ConfigError([f"{path}: this is not a regular file; move it elsewhere, or write its text to a file"])

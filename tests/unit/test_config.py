@@ -417,6 +417,34 @@ def test_a_profile_that_is_named_by_hand_may_come_from_a_pipe() -> None:
         read_profile(Path("/dev/zero"))
 
 
+def test_a_pipe_to_which_nobody_writes_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="nothing came through this pipe; start what writes to it first"):
+        read_profile(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
+def test_settings_and_secrets_without_end_are_refused(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    endless = tmp_path / name
+    said = "may have 1048576 bytes at most" if name == "/dev/zero" else "nothing came through this pipe"
+    with pytest.raises(ConfigError, match=said):
+        load(endless, environ={})
+    with pytest.raises(ConfigError, match=f"PROXYD_SMTP_PASSWORD_FILE: .*{said}"):
+        load(environ={"PROXYD_SMTP_PASSWORD_FILE": str(endless)})
+    with pytest.raises(ConfigError, match=said):
+        api_token({"PROXYD_TOKEN_FILE": str(endless)})
+    (tmp_path / "hook").symlink_to(endless)
+    store = SecretStore(load(environ={}, secrets=tmp_path), {})
+    assert store.resolve(SecretRef("file", "hook")) is None
+
+
+def test_settings_that_are_nested_without_end_are_one_error(tmp_path: Path) -> None:
+    (tmp_path / "proxyd.toml").write_text(f"a = {'[' * 100_000}")
+    with pytest.raises(ConfigError, match=r"proxyd\.toml: "):
+        load(tmp_path / "proxyd.toml", environ={})
+
+
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.profile"
     file.touch()
