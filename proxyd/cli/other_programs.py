@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import count
 from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ _SQLITE, _ZIP = b"SQLite format 3\0", b"PK\x03\x04"
 _YAML = (".yaml", ".yml")
 _MOST_BYTES = 8 * 2**20  # of a text in a file; changedetection.io's backups hold pictures of pages too
 _MOST_OF_BACKUP = 2 * _MOST_BYTES  # of all of them: JSON takes twenty times as much once it is read
+_LONGEST_FIELD = 2**16  # of a database
+_MOST_STEPS, _STEPS = 100_000_000, 10_000  # of a query, which takes some seconds; and how often they are counted
+_MOST_FEEDS = 100_001  # one more than a list may have
 _READER = 0x72656164  # the number in databases of reader
 _SETTINGS = ("changedetection.json", "url-watches.json")
 _CONVERSIONS = {"html2text", "strip", "striplines", "beautify"}  # what proxyd does with a page anyway
@@ -196,6 +200,17 @@ def _texts(found: object) -> list[str]:
     if isinstance(found, str):
         return [found] * bool(found.strip())
     return [each.strip() for each in found if isinstance(each, str) and each.strip()] if isinstance(found, list) else []
+
+
+def _text(found: object) -> str:
+    """Return a text, or a number as one; of all else an empty one, as a list may be as deep as it is long.
+
+    >>> _text("a"), _text(5432), _text([["a"]]), _text(None), _text(16**5000)
+    ('a', '5432', '', '', '')
+    """
+    if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**63:
+        return str(found)
+    return found if isinstance(found, str) else ""
 
 
 # -- changedetection.io
@@ -417,9 +432,32 @@ def _feeds_of_reader(path: Path) -> SourceList:
 
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            _bound(opened)
             if opened.execute("PRAGMA application_id").fetchone()[0] != _READER:
                 raise ListingError(f"{path} is no database of reader")
-            rows = opened.execute("SELECT url, coalesce(user_title, title, '') FROM feeds ORDER BY added").fetchall()
+            if not _is_plain_table(opened, "feeds"):
+                raise ListingError(f"{path}: its feeds are no plain table, as reader makes it")
+            rows = opened.execute(_FEEDS_OF_READER, (_MOST_FEEDS,)).fetchall()
     except sqlite3.Error as error:
         raise ListingError(f"{path} cannot be read: {error}") from error
-    return read_listed([(number, title, url, "") for number, (url, title) in enumerate(rows, 1)], str(path))
+    listed = [(number, _text(own) or _text(title), _text(url), "") for number, (url, own, title) in enumerate(rows, 1)]
+    return read_listed(listed, str(path))
+
+
+_FEEDS_OF_READER = "SELECT url, user_title, title FROM feeds ORDER BY added LIMIT ?"
+
+
+def _bound(opened: sqlite3.Connection) -> None:
+    """Make queries of a stranger's database end, and its values short."""
+    opened.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_FIELD)
+    opened.text_factory = lambda written: written.decode("utf-8", errors="replace")
+    calls = count(1)
+    opened.set_progress_handler(lambda: next(calls) * _STEPS > _MOST_STEPS, _STEPS)
+
+
+def _is_plain_table(opened: sqlite3.Connection, name: str) -> bool:
+    """Return whether a table holds rows: a view or a computed column runs what a stranger wrote, without end."""
+    found = opened.execute("SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (name,)).fetchall()
+    if [(kind, str(sql)[:13].upper()) for kind, sql in found] != [("table", "CREATE TABLE ")]:
+        return False
+    return all(not column[-1] for column in opened.execute(f"PRAGMA table_xinfo({name})"))  # hidden, or computed

@@ -296,3 +296,64 @@ def test_a_backup_with_damaged_bytes_is_one_error(imported: Import, tmp_path: Pa
     code, written, told = imported(path)
     assert (code, written) == (1, "")
     assert "broken.zip is a damaged archive" in told[-1]
+
+
+_READER = "PRAGMA application_id = 1919246692;"
+_COUNT = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT"
+_TABLE = f"{_READER} CREATE TABLE feeds(url, title, user_title, added);"
+
+
+def _database(path: Path, script: str) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            f"CREATE VIEW feeds AS {_COUNT} x AS url, x AS title, x AS user_title, x AS added FROM n",
+            "are no plain table",
+        ),
+        ("CREATE TABLE feeds(url, title, user_title AS (hex(zeroblob(1000000000))), added)", "are no plain table"),
+        ("CREATE VIRTUAL TABLE feeds USING fts5(url, title, user_title, added)", "are no plain table"),
+        ("CREATE TABLE other(a)", "are no plain table"),
+        ("CREATE TABLE feeds(url)", "cannot be read: no such column"),
+    ],
+    ids=["endless view", "computed column", "virtual table", "none", "other columns"],
+)
+def test_a_database_of_reader_runs_nothing_of_its_own(imported: Import, tmp_path: Path, script: str, said: str) -> None:
+    code, written, told = imported(_database(tmp_path / "db.sqlite", f"{_READER} {script};"))
+    assert (code, written, len(told)) == (1, "", 1)
+    assert "db.sqlite" in told[0]
+    assert said in told[0]
+
+
+def test_a_database_of_reader_whose_values_are_too_long_or_too_many_is_refused(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = f"{_TABLE} INSERT INTO feeds(url, title) VALUES ('https://a.example', hex(zeroblob(50000)));"
+    code, _, told = imported(_database(tmp_path / "long.sqlite", long))
+    assert (code, told[0].endswith("long.sqlite cannot be read: string or blob too big")) == (1, True)
+    many = f"{_TABLE} INSERT INTO feeds {_COUNT} 'https://a.example/' || x, '', '', x FROM n LIMIT 100001;"
+    code, _, told = imported(_database(tmp_path / "many.sqlite", many))
+    assert (code, told[0].endswith("lists more than 100000 addresses; import it in parts")) == (1, True)
+    monkeypatch.setattr("proxyd.cli.other_programs._MOST_STEPS", 100_000)
+    code, _, told = imported(tmp_path / "many.sqlite")
+    assert (code, told[0].endswith("many.sqlite cannot be read: interrupted")) == (1, True)
+
+
+def test_values_of_another_kind_in_a_database_of_reader_are_named_or_left_out(imported: Import, tmp_path: Path) -> None:
+    rows = (
+        "(NULL, 'a', NULL), (x'0102', 'b', NULL), ('https://c.example', 5, x'00'), "
+        "('https://d.example', CAST(x'ff' AS TEXT), 1.5)"
+    )
+    code, written, told = imported(
+        _database(tmp_path / "db.sqlite", f"{_TABLE} INSERT INTO feeds(url, title, user_title) VALUES {rows};")
+    )
+    assert (code, told[0].partition(" in ")[0]) == (0, "2 new sources")
+    assert 'CREATE SOURCE "5" OF "Imported".ARTICLE AT \'https://c.example\'' in written
+    assert [line.partition(": ")[2] for line in told[1:]] == [
+        "'' is not an http or https address; correct or remove it"
+    ] * 2
