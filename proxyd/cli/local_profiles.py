@@ -319,12 +319,11 @@ def import_feeds(options: argparse.Namespace) -> int:
     from proxyd.app.check_settings import check_declaration, check_settings
     from proxyd.cli.other_programs import Moved, merge_watches, read_other_program
     from proxyd.config.profile_files import write_text
-    from proxyd.core.language import format_parsed, merge_listing, parse, read_listing
+    from proxyd.core.language import format_parsed, merge_listing, parse
 
     settings = settings_of(options)
     try:
-        found, out = read_other_program(options.file), options.out
-        listed = read_listing(options.file.read_bytes(), str(options.file)) if found is None else found
+        listed, out = read_other_program(options.file), options.out
     except OSError as error:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
     files = _files_beside(out, settings)

@@ -29,10 +29,16 @@ _SQLITE, _ZIP = b"SQLite format 3\0", b"PK\x03\x04"
 _YAML = (".yaml", ".yml")
 _MOST_BYTES = 8 * 2**20  # of a text in a file; changedetection.io's backups hold pictures of pages too
 _MOST_OF_BACKUP = 2 * _MOST_BYTES  # of all of them: JSON takes twenty times as much once it is read
+_MOST_OF_LIST = 2 * _MOST_BYTES  # of a list, which takes forty times as much if its elements are small
+_MOST_WATCHED = 20_000  # each is checked beside its settings, which takes 2 ms
 _LONGEST_FIELD = 2**16  # of a database
 _MOST_STEPS, _STEPS = 100_000_000, 10_000  # of a query, which takes some seconds; and how often they are counted
 _MOST_FEEDS = 100_001  # one more than a list may have
 _READER = 0x72656164  # the number in databases of reader
+_DAMAGE = (  # of an archive; a name may be no UTF-8, and one may ask for more memory than there is
+    *(zipfile.BadZipFile, zlib.error, LZMAError, OSError, EOFError, NotImplementedError, RuntimeError, ValueError),
+    MemoryError,
+)
 _SETTINGS = ("changedetection.json", "url-watches.json")
 _CONVERSIONS = {"html2text", "strip", "striplines", "beautify"}  # what proxyd does with a page anyway
 _ELEMENTS = {"element-by-id": "#{}", "element-by-class": ".{}", "element-by-tag": "{}"}
@@ -59,30 +65,37 @@ class Moved:
     notes: tuple[str, ...] = ()
 
 
-def read_other_program(path: Path) -> Moved | SourceList | None:
-    """Return what a file of another program holds, or ``None`` if it is a list of feeds, or none that is known.
+def read_other_program(path: Path) -> Moved | SourceList:
+    """Return what a file of another program holds, or the feeds of a list; a list may also come through a pipe.
 
-    Raises ``ListingError``: it is damaged, or holds nothing that can be watched.
+    Raises ``ListingError``: it is damaged, or holds nothing that can be watched; ``ConfigError``: it cannot be read, or
+    is too large.
     """
-    if not path.is_file():
-        return None  # a pipe can be read once, and holds a list
-    with path.open("rb") as file:
-        head = file.read(16)
-    if head == _SQLITE:
-        return _feeds_of_reader(path)
-    if head.startswith(_ZIP):
-        return _of_changedetection(_files_of_backup(path), str(path))
-    if path.suffix in _YAML:
-        return _sort_out(_jobs(path), str(path))
-    if head.lstrip().startswith(b"{"):
-        return _of_json(_json(_read(path), str(path)), str(path))
-    return None
+    from proxyd.config.bounded_files import read_at_most
+    from proxyd.core.language import read_listing
+
+    where = str(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(len(_SQLITE))
+        if head == _SQLITE:
+            return _feeds_of_reader(path)
+        if head.startswith(_ZIP):
+            return _of_changedetection(_files_of_backup(path), where)
+        if path.suffix in _YAML:
+            return _sort_out(_jobs(read_at_most(path, _MOST_BYTES), where), where)
+    body = read_at_most(path, _MOST_OF_LIST, may_be_pipe=True)
+    return _of_json(_json(body, where), where) if _is_json(body) else read_listing(body, where)
 
 
-def _read(path: Path) -> bytes:
-    """Return a file, or so much of it that it is seen to be too large."""
-    with path.open("rb") as file:
-        return file.read(_MOST_BYTES + 1)
+def _is_json(body: bytes) -> bool:
+    r"""Return whether a text is a JSON object, in any of its encodings and behind a byte order mark.
+
+    >>> _is_json(b"\xef\xbb\xbf {}"), _is_json('{"a": 1}'.encode("utf-16")), _is_json(b"https://example.org/")
+    (True, True, False)
+    """
+    start = body[:1000]
+    return start.decode(json.detect_encoding(start), errors="replace").lstrip("\ufeff \t\r\n").startswith("{")
 
 
 def merge_watches(
@@ -160,13 +173,13 @@ def _json(body: bytes, where: str) -> Any:
         raise ListingError(f"{where} is larger than {_MOST_BYTES // 2**20} MiB")
     try:
         return json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError too
         raise ListingError(f"{where} is not JSON that can be read") from error
 
 
 def _of_json(found: Any, where: str) -> Moved:
     if "monitorList" in found:
-        return _sort_out([_monitor(each) for each in _dicts(found["monitorList"])], where)
+        return _sort_out(map(_monitor, _dicts(found["monitorList"])), where)
     if "watching" in found:
         return _of_changedetection({"url-watches.json": found}, where)
     raise ListingError(f"{where} is neither a backup of Uptime Kuma nor one of changedetection.io")
@@ -177,12 +190,12 @@ def _sort_out(found: Iterable[Watched | str], where: str) -> Moved:
     from proxyd.core.language.syntax.value_checks import address_problem, plain_address
 
     watched, notes = [], []
-    for each in found:
+    for number, each in enumerate(found):
+        if number == _MOST_WATCHED:
+            raise ListingError(f"{where} holds more than {_MOST_WATCHED} jobs; import it in parts")
         if isinstance(each, str):
             notes.append(f"{where}: left out: {each}")
-        elif re.match("(tcp|tls)://", each.wish.url):
-            watched.append(each)
-        elif address_problem(url := plain_address(each.wish.url)) is not None:
+        elif address_problem(url := plain_address(each.wish.url), of_site=each.wish.page_class == "SITE") is not None:
             notes.append(f"{where}: left out: {each.wish.name or 'one'}, whose address cannot be watched")
         else:
             watched.append(replace(each, wish=replace(each.wish, url=url)))
@@ -213,28 +226,28 @@ def _text(found: object) -> str:
     return found if isinstance(found, str) else ""
 
 
+def _headers(found: object) -> tuple[tuple[str, str], ...]:
+    return tuple((_text(name), _text(value)) for name, value in found.items()) if isinstance(found, dict) else ()
+
+
 # -- changedetection.io
 
 
 def _files_of_backup(path: Path) -> dict[str, Any]:
     """Return the settings, watches and tags of a backup, by the names of their files."""
+    bodies, left = dict[str, bytes](), _MOST_OF_BACKUP
     try:
         with zipfile.ZipFile(path) as archive:
-            wanted = [
-                each
-                for each in archive.infolist()
-                if Path(each.filename).name in {*_SETTINGS, "watch.json", "tag.json"}
-            ]
-            found, size = {}, 0
-            for each in wanted:
-                with archive.open(each) as member:
-                    body = member.read(_MOST_BYTES + 1)
-                if (size := size + len(body)) > _MOST_OF_BACKUP:
-                    raise ListingError(f"{path}: its watches are larger than {_MOST_OF_BACKUP // 2**20} MiB")
-                found[each.filename] = _json(body, f"{path}: {each.filename}")
-            return found
-    except (zipfile.BadZipFile, zlib.error, LZMAError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            for each in archive.infolist():
+                if Path(each.filename).name in {*_SETTINGS, "watch.json", "tag.json"} and left >= 0:
+                    with archive.open(each) as member:
+                        bodies[each.filename] = body = member.read(left + 1)
+                    left -= len(body)
+    except _DAMAGE as error:
         raise ListingError(f"{path} is a damaged archive, or no backup of changedetection.io") from error
+    if left < 0:
+        raise ListingError(f"{path}: its watches are larger than {_MOST_OF_BACKUP // 2**20} MiB")
+    return {name: _json(body, f"{path}: {name}") for name, body in bodies.items()}
 
 
 def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
@@ -246,12 +259,12 @@ def _of_changedetection(files: Mapping[str, Any], where: str) -> Moved:
         if Path(name).name == "watch.json":
             watches.append(found)
         elif Path(name).name == "tag.json":
-            tags[Path(name).parent.name] = str(found.get("title", ""))
+            tags[Path(name).parent.name] = _text(found.get("title"))
         else:
             watches += _dicts(found.get("watching"))
             kept = _object_at(found, "settings", "application", "tags")
-            tags |= {uuid: str(tag.get("title", "")) for uuid, tag in kept.items() if isinstance(tag, dict)}
-    watches.sort(key=lambda each: str(each.get("date_created", "")))
+            tags |= {uuid: _text(tag.get("title")) for uuid, tag in kept.items() if isinstance(tag, dict)}
+    watches.sort(key=lambda each: _text(each.get("date_created")))
     moved = _sort_out((_page_of(each, tags) for each in watches), where)
     told = any(each.get("notification_urls") for each in [*watches, *_dicts(_applications(files))])
     said = f"{where}: its notification addresses are not taken over: add TELL CHANNEL, or take --to"
@@ -277,12 +290,11 @@ def _page_of(watch: Mapping[str, Any], tags: Mapping[str, str]) -> Watched:
     reader, selector = ("CSS", "") if is_price or not filters else _selector(filters[0])
     words = tuple(each for each in triggers if not each.startswith("/")) if not is_price else ()
     ignored = tuple(map(_pattern, _texts(watch.get("ignore_text")))) if not is_price else ()
-    folders = [tags.get(each, "") for each in _texts(watch.get("tags"))] + [str(watch.get("tag") or "")]
-    headers = watch.get("headers")
+    folders = [tags.get(each, "") for each in _texts(watch.get("tags"))] + [_text(watch.get("tag"))]
     options = WatchOptions(
         profile=next(filter(None, folders), ""),
-        needs_browser="webdriver" in str(watch.get("fetch_backend")),
-        headers=tuple((str(name), str(value)) for name, value in headers.items()) if isinstance(headers, dict) else (),
+        needs_browser="webdriver" in _text(watch.get("fetch_backend")),
+        headers=_headers(watch.get("headers")),
         ignored=() if selector else ignored,
     )
     left_out = {
@@ -298,9 +310,9 @@ def _page_of(watch: Mapping[str, Any], tags: Mapping[str, str]) -> Watched:
         "browser steps": watch.get("browser_steps"),
     }
     wish = WatchWish(
-        str(watch.get("url", "")).removeprefix("source:"),
+        _text(watch.get("url")).removeprefix("source:"),
         page_class="PRICE" if is_price else "" if selector else "PAGE",
-        name=str(watch.get("title") or watch.get("page_title") or "") or None,
+        name=_text(watch.get("title")) or _text(watch.get("page_title")) or None,
         words=words,
         selector=selector,
         reader=reader,
@@ -337,19 +349,16 @@ def _pattern(written: str) -> str:
 # -- urlwatch and webchanges
 
 
-def _jobs(path: Path) -> Iterator[Watched | str]:
+def _jobs(body: bytes, where: str) -> Iterator[Watched | str]:
     try:
         import yaml
     except ImportError:
-        raise ConfigError([f"{path}: to read YAML, install proxyd[moving]"]) from None
-    body = _read(path)
-    if len(body) > _MOST_BYTES:
-        raise ListingError(f"{path} is larger than {_MOST_BYTES // 2**20} MiB")
+        raise ConfigError([f"{where}: to read YAML, install proxyd[moving]"]) from None
     try:
         jobs = list(yaml.safe_load_all(body))
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         # A date may be none, a key a list, and a tag may not fit its value
-        raise ListingError(f"{path} is not YAML that can be read") from error
+        raise ListingError(f"{where} is not YAML that can be read") from error
     for job in jobs:
         if isinstance(job, dict):
             yield _job(job)
@@ -358,7 +367,7 @@ def _jobs(path: Path) -> Iterator[Watched | str]:
 def _job(job: Mapping[str, Any]) -> Watched | str:
     from proxyd.core.language.watch_wishes import WatchOptions, WatchWish
 
-    name = str(job.get("name") or "")
+    name = _text(job.get("name"))
     url = job.get("navigate") or job.get("url")
     if not isinstance(url, str):
         return f"{name or 'a job'}, which is no address"
@@ -375,11 +384,10 @@ def _job(job: Mapping[str, Any]) -> Watched | str:
     if selector and ignored:
         left_out.append("lines that are removed")
     left_out += ["it is off there"] * (job.get("enabled") is False)
-    left_out += [str(key) for key in job if key not in _OF_JOBS]
-    headers = job.get("headers")
+    left_out += [_text(key) for key in job if key not in _OF_JOBS]
     options = WatchOptions(
         needs_browser="navigate" in job or bool(job.get("use_browser")),
-        headers=tuple((str(name), str(value)) for name, value in headers.items()) if isinstance(headers, dict) else (),
+        headers=_headers(job.get("headers")),
         ignored=() if selector else tuple(ignored),
     )
     page_class = "" if selector else "PAGE"
@@ -397,7 +405,7 @@ def _filters(found: object) -> Iterator[tuple[str, str]]:
             yield kind.strip(), value
         for kind, value in each.items() if isinstance(each, dict) else ():
             first = next(iter(value.values()), "") if isinstance(value, dict) else value
-            yield str(kind), "" if first is None else str(first)
+            yield _text(kind), _text(first)
 
 
 # -- Uptime Kuma, reader
@@ -406,12 +414,12 @@ def _filters(found: object) -> Iterator[tuple[str, str]]:
 def _monitor(monitor: Mapping[str, Any]) -> Watched | str:
     from proxyd.core.language.watch_wishes import WatchOptions, WatchWish
 
-    kind, name = str(monitor.get("type")), str(monitor.get("name") or "")
+    kind, name = _text(monitor.get("type")), _text(monitor.get("name"))
     if kind == "port":
-        host = str(monitor.get("hostname") or "")
-        url = f"tcp://{f'[{host}]' if ':' in host else host}:{monitor.get('port')}"
+        host = _text(monitor.get("hostname"))
+        url = f"tcp://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{_text(monitor.get('port'))}"
     elif kind in {"http", "keyword"}:
-        url = str(monitor.get("url"))
+        url = _text(monitor.get("url"))
     else:
         return f"{name or 'a monitor'}, which is of the kind {kind}"
     left_out = {
@@ -422,7 +430,7 @@ def _monitor(monitor: Mapping[str, Any]) -> Watched | str:
         "its headers": monitor.get("headers"),
         "how it signs in": monitor.get("authMethod") or monitor.get("basic_auth_user"),
     }
-    holding = str(monitor.get("keyword") or "") if kind == "keyword" and not monitor.get("invertKeyword") else ""
+    holding = _text(monitor.get("keyword")) if kind == "keyword" and not monitor.get("invertKeyword") else ""
     wish = WatchWish(url, "SITE", name or None, options=WatchOptions(holding=holding))
     return Watched(wish, tuple(name for name, is_there in left_out.items() if is_there))
 

@@ -164,7 +164,11 @@ def test_the_feeds_of_a_database_of_reader_are_taken_over(imported: Import, tmp_
         ("a.json", b'{"watching": ', "is not JSON that can be read"),
         ("a.yaml", b"name: [", "is not YAML that can be read"),
         ("a.yaml", b"name: a\nurl: ftp://example.org/\n", "a, whose address cannot be watched"),
-        ("a.yaml", b"x" * (8 * 2**20 + 1), "is larger than 8 MiB"),
+        ("a.yaml", b"x" * (8 * 2**20 + 1), "a file may have 8388608 bytes at most"),
+        ("a.json", b'{"watching": [' + b" " * 2**23, "is larger than 8 MiB"),
+        ("a.txt", b"x\n" * 100_001, "lists more than 100000 addresses"),
+        ("a.txt", b" " * (2**24 + 1), "a file may have 16777216 bytes at most"),
+        ("a.json", b'{"watching": [%s]}' % b",".join([b"{}"] * 20_001), "holds more than 20000 jobs"),
     ],
 )
 def test_what_cannot_be_read_is_refused_and_writes_nothing(
@@ -245,7 +249,7 @@ def test_a_monitor_that_cannot_be_taken_over_is_named(imported: Import, tmp_path
     code, text, (said, *told) = imported(tmp_path / "kuma.json")
     assert (code, said.partition(" in ")[0]) == (0, "3 new sources"), told
     assert "WATCH 'tcp://[2001:db8::1]:5432' OF SITE" in text
-    assert [line for line in told if "Nowhere: left out: " in line] == told[:1]
+    assert told[0] == f"{tmp_path / 'kuma.json'}: left out: Nowhere, whose address cannot be watched"
     assert told[1:] == [
         "Not: not taken over: that its word must not be there",
         "Paused: not taken over: it is paused there",
@@ -264,6 +268,8 @@ def test_a_monitor_that_cannot_be_taken_over_is_named(imported: Import, tmp_path
         ("backup.json", '{"watching": {}, "settings": {"application": {"tags": []}}}'),
         ("backup.json", '{"monitorList": {"1": {"type": "http", "active": []}}}'),
         ("backup.json", '{"watching": [' * 100_000),
+        ("backup.json", "[" * 100_000),
+        ("backup.json", '{"watching": {"1": {"url": "https://a.example", "title": %s}}}' % ("1" * 5000)),
     ],
 )
 def test_a_damaged_file_is_one_error(imported: Import, tmp_path: Path, file: str, text: str) -> None:
@@ -296,6 +302,42 @@ def test_a_backup_with_damaged_bytes_is_one_error(imported: Import, tmp_path: Pa
     code, written, told = imported(path)
     assert (code, written) == (1, "")
     assert "broken.zip is a damaged archive" in told[-1]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        *({"hostname": host, "port": 1} for host in ("[x", "x]", "a b", "a/b", "::g", "\u2100", "a@b", ["a"], None)),
+        *({"hostname": "a", "port": port} for port in ("b", float("nan"), 70_000, -1, 0, 2**70, [1], None)),
+        *({"type": "http", "url": url} for url in ("https://[x", "http://a:b/", "https://a\u2100b/", ["x"], None)),
+    ],
+    ids=repr,
+)
+def test_a_monitor_whose_address_is_none_is_named_and_the_rest_taken(
+    imported: Import, tmp_path: Path, at: dict[str, object]
+) -> None:
+    other = {"type": "http", "name": "B", "url": "https://b.example"}
+    (tmp_path / "kuma.json").write_text(json.dumps({"monitorList": [{"type": "port", "name": "A"} | at, other]}))
+    code, written, told = imported(tmp_path / "kuma.json")
+    assert (code, written.strip()) == (0, "WATCH 'https://b.example' OF SITE AS \"B\";")
+    assert told[1:] == [f"{tmp_path / 'kuma.json'}: left out: A, whose address cannot be watched"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_backup_is_read_in_each_encoding_of_json(imported: Import, tmp_path: Path, encoding: str) -> None:
+    kept = {"watching": {"1": {"url": "https://a.example", "title": ["no text"], "tag": {}, "headers": {"X": [["y"]]}}}}
+    (tmp_path / "backup").write_text(" " * 100 + json.dumps(kept), encoding=encoding)
+    code, written, _ = imported(tmp_path / "backup")
+    assert (code, "'https://a.example'" in written) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("/dev/zero", "a file may have 16777216 bytes at most"), ("pipe", "nothing came through this")]
+)
+def test_what_never_ends_is_not_waited_for(imported: Import, tmp_path: Path, path: str, said: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code, written, told = imported(tmp_path / path)
+    assert (code, written, said in told[-1]) == (1, "", True)
 
 
 _READER = "PRAGMA application_id = 1919246692;"
@@ -357,3 +399,11 @@ def test_values_of_another_kind_in_a_database_of_reader_are_named_or_left_out(im
     assert [line.partition(": ")[2] for line in told[1:]] == [
         "'' is not an http or https address; correct or remove it"
     ] * 2
+
+
+def test_an_archive_whose_names_are_no_text_is_one_error(imported: Import, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("\u00fc/watch.json", "{}")
+    (tmp_path / "a.zip").write_bytes((tmp_path / "a.zip").read_bytes().replace(b"\xc3\xbc", b"\xff\xff"))
+    code, _, told = imported(tmp_path / "a.zip")
+    assert (code, "a.zip is a damaged archive" in told[-1]) == (1, True)
