@@ -31,6 +31,7 @@ _MOST_BYTES = 8 * 2**20  # of a text in a file; changedetection.io's backups hol
 _MOST_OF_BACKUP = 2 * _MOST_BYTES  # of all of them: JSON takes twenty times as much once it is read
 _MOST_OF_LIST = 2 * _MOST_BYTES  # of a list, which takes forty times as much if its elements are small
 _MOST_WATCHED = 20_000  # each is checked beside its settings, which takes 2 ms
+_MOST_YAML, _DEEPEST_YAML = 400_000, 100  # values, with those that aliases stand for; and how they lie in each other
 _LONGEST_FIELD = 2**16  # of a database
 _MOST_STEPS, _STEPS = 100_000_000, 10_000  # of a query, which takes some seconds; and how often they are counted
 _MOST_FEEDS = 100_001  # one more than a list may have
@@ -354,14 +355,43 @@ def _jobs(body: bytes, where: str) -> Iterator[Watched | str]:
         import yaml
     except ImportError:
         raise ConfigError([f"{where}: to read YAML, install proxyd[moving]"]) from None
+    loader: Any = type("TextLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})  # libyaml is much faster
+    for kind in ("int", "float", "timestamp", "binary"):  # texts here; 1:1:1... took minutes as a number
+        loader.add_constructor(f"tag:yaml.org,2002:{kind}", loader.construct_scalar)
     try:
-        jobs = list(yaml.safe_load_all(body))
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        # A date may be none, a key a list, and a tag may not fit its value
-        raise ListingError(f"{where} is not YAML that can be read") from error
+        is_small = _is_small(yaml.parse(body, Loader=loader))
+        jobs = list(yaml.load_all(body, Loader=loader)) if is_small else []
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ListingError(f"{where} is not YAML that can be read") from error  # a key is a list, or a tag does not fit
+    if not is_small:
+        raise ListingError(f"{where} holds more than can be read, in itself or through its aliases; split it")
     for job in jobs:
         if isinstance(job, dict):
             yield _job(job)
+
+
+def _is_small(events: Iterable[Any]) -> bool:
+    """Return whether the events of a YAML text stand for few values, which do not lie deep in each other.
+
+    An alias counts as all that it stands for: 359 bytes of merge keys stood for so many that they took 1.7 GB.
+    """
+    sizes, open_nodes, total = dict[str, int](), list[tuple[str | None, int]](), 0
+    for event in events:
+        kind, anchor = type(event).__name__, getattr(event, "anchor", None)
+        if kind in {"SequenceStartEvent", "MappingStartEvent"}:
+            open_nodes.append((anchor, total))
+        elif kind in {"SequenceEndEvent", "MappingEndEvent"}:
+            anchor, before = open_nodes.pop()
+            sizes[anchor or ""] = total - before + 1
+        elif kind == "AliasEvent":
+            total += sizes.get(anchor or "", _MOST_YAML)  # one that stands for what it lies in never ends
+        elif kind == "ScalarEvent":
+            sizes[anchor or ""] = size = len(event.value) // 100 + 1
+            total += size
+        total += 1
+        if total > _MOST_YAML or len(open_nodes) > _DEEPEST_YAML:
+            return False
+    return True
 
 
 def _job(job: Mapping[str, Any]) -> Watched | str:

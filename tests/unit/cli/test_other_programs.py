@@ -259,7 +259,8 @@ def test_a_monitor_that_cannot_be_taken_over_is_named(imported: Import, tmp_path
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("urls.yaml", "name: 2024-13-45\nurl: https://a.example"),
+        ("urls.yaml", "a: &a [*a]\nurl: https://a.example"),
+        ("urls.yaml", "- " * 100_000),
         ("urls.yaml", "[" * 100_000),
         ("urls.yaml", "? [a]\n: b"),
         ("urls.yaml", "a: !!bool foo"),
@@ -302,6 +303,46 @@ def test_a_backup_with_damaged_bytes_is_one_error(imported: Import, tmp_path: Pa
     code, written, told = imported(path)
     assert (code, written) == (1, "")
     assert "broken.zip is a damaged archive" in told[-1]
+
+
+_ALIASES = [
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 9)
+]  # each stands for ten of the former one, which took 18 s and 1.7 GB
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a0: &a0 {{x: 1}}\n{''.join(_ALIASES)}url: https://a.example",
+        f"a0: &a0 [x]\n{''.join(_ALIASES).replace('{<<: [', '[').replace(']}', ']')}url: https://a.example\nname: *a8",
+        f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 1000)}]\nurl: https://a.example",
+        f"a: [{'1, ' * 1_000_000}1]\nurl: https://a.example",
+    ],
+    ids=["merge keys", "lists", "a long text", "many values"],
+)
+def test_yaml_that_stands_for_more_than_can_be_read_is_refused(imported: Import, tmp_path: Path, text: str) -> None:
+    pytest.importorskip("yaml")
+    (tmp_path / "urls.yaml").write_text(text)
+    code, written, told = imported(tmp_path / "urls.yaml")
+    assert (code, written) == (1, "")
+    assert told[-1].endswith("urls.yaml holds more than can be read, in itself or through its aliases; split it")
+
+
+def test_a_few_aliases_and_merge_keys_stand_for_what_they_mean(imported: Import, tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    text = "d: &d {use_browser: true}\n<<: *d\nurl: https://a.example\nname: &n Prices\nnote: *n\n"
+    (tmp_path / "urls.yaml").write_text(text)
+    code, written, told = imported(tmp_path / "urls.yaml")
+    assert (code, written.strip()) == (0, "WATCH 'https://a.example' OF PAGE FETCH BROWSER AS \"Prices\";")
+    assert told[1:] == ["Prices: not taken over: d"]
+
+
+@pytest.mark.parametrize("name", ["2024-13-45", "007", f"0x{'f' * 5000}", "1:" * 1_000_000 + "1"])
+def test_numbers_and_dates_of_yaml_stay_as_they_are_written(imported: Import, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("yaml")
+    (tmp_path / "urls.yaml").write_text(f"name: {name}\nurl: https://a.example")
+    code, written, _ = imported(tmp_path / "urls.yaml")
+    assert (code, written.strip()) == (0, f"WATCH 'https://a.example' OF PAGE AS \"{name[:100]}\";")
 
 
 @pytest.mark.parametrize(
