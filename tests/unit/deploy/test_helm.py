@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from proxyd import __version__
+from proxyd.config.settings import Settings
 from tests.deployment import DEPLOY, ROOT, documents, unknown_settings
 from tests.pages import options_of
 from tests.unit.deploy.test_kubernetes import APPLIED, SINGLE, VERSION, profiles_of, titled
@@ -272,3 +273,43 @@ def test_the_adapter_gives_the_metrics_by_which_probers_are_scaled() -> None:
     scaler = rendered(values="mode: cluster")["HorizontalPodAutoscaler prober"]["spec"]["metrics"]
     asked = [next(iter(_without_type(each).values()))["metric"]["name"] for each in scaler]
     assert asked == [*given["custom"], *given["external"]]
+
+
+SECRET_SETTINGS = {
+    "smtp_password": "a password",
+    "oidc_secret": "12345",
+    "database": "postgresql+asyncpg://me:secret@db.example/proxyd",
+    "nats": "nats://me:secret@nats.example:4222",
+    "proxy": "http://me:secret@proxy.example:3128",
+    "browser": "wss://browser.example?token=secret",
+}
+
+
+def test_every_setting_that_may_hold_a_secret_is_known_here() -> None:
+    assert SECRET_SETTINGS.keys() == {name for name, field in Settings.model_fields.items() if not field.repr}
+
+
+@pytest.mark.parametrize("mode", ["single", "cluster"])
+@pytest.mark.parametrize("name", SECRET_SETTINGS)
+def test_a_secret_among_the_settings_is_refused_and_has_a_place_of_its_own(name: str, mode: str) -> None:
+    secret = SECRET_SETTINGS[name]
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        rendered(values=yaml.safe_dump({"mode": mode, "settings": {name: secret}}))
+    said = re.search(rf"settings\.{name} would be in a ConfigMap.* name this in secrets\.(\w+)", refused.value.stderr)
+    assert said is not None
+    assert secret not in refused.value.stderr
+    made = rendered(values=yaml.safe_dump({"mode": "cluster", "secrets": {said[1]: "mine"}}))
+    pod = made["Deployment planner"]["spec"]["template"]["spec"]
+    (volume,) = [each["name"] for each in pod["volumes"] if each.get("secret", {}).get("secretName") == "mine"]
+    (folder,) = [each["mountPath"] for each in container(made, "planner")["volumeMounts"] if each["name"] == volume]
+    files = settings_of(made) | {each["name"]: each["value"] for each in container(made, "planner")["env"]}
+    assert str(Path(files[f"PROXYD_{name.upper()}_FILE"]).parent) == folder
+
+
+def test_an_address_without_a_secret_may_be_among_the_settings() -> None:
+    values = (
+        "{settings: {proxy: 'http://proxy.example:3128', browser: 'http://browser.example:9222', smtp_password: ''}}"
+    )
+    settings = settings_of(rendered(values=values))
+    assert settings["PROXYD_PROXY"] == "http://proxy.example:3128"
+    assert settings["PROXYD_BROWSER"] == "http://browser.example:9222"

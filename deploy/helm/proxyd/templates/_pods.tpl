@@ -2,7 +2,17 @@
 {app.kubernetes.io/name: proxyd, app.kubernetes.io/component: {{ .role }}}
 {{- end }}
 
+{{- /* The settings that a role reads from files of Secrets, by the value that names the Secret. */}}
+{{- define "proxyd.files" -}}
+{{- $files := dict "proxy" "proxy" "browser" "browser" }}
+{{- if ne .role "prober" }}{{ $_ := set $files "mail" "smtp_password" }}{{ end }}
+{{- if has .role (list "planner" "single") }}{{ $_ := set $files "oidc" "oidc_secret" }}{{ end }}
+{{- range $name, $_ := $files }}{{ if not (get $.root.Values.secrets $name) }}{{ $_ := unset $files $name }}{{ end }}{{ end }}
+{{- toJson $files }}
+{{- end }}
+
 {{- define "proxyd.pods" -}}
+{{- $files := include "proxyd.files" . | fromJson -}}
 selector:
   matchLabels: {{ include "proxyd.labels" . }}
 template:
@@ -38,8 +48,9 @@ template:
           - {name: PROXYD_ROLE, value: {{ eq .role "single" | ternary "all" .role }}}
           {{- if eq .role "prober" }}
           - {name: PROXYD_DATABASE_FILE, value: ""}  # a prober needs no database
-          {{- else if .root.Values.secrets.mail }}
-          - {name: PROXYD_SMTP_PASSWORD_FILE, value: /run/secrets/mail/smtp_password}
+          {{- end }}
+          {{- range $name, $setting := $files }}
+          - {name: PROXYD_{{ upper $setting }}_FILE, value: /run/secrets/{{ $name }}/{{ $setting }}}
           {{- end }}
         envFrom:
           - configMapRef: {name: proxyd-settings}
@@ -74,8 +85,8 @@ template:
           - {name: secrets, mountPath: /run/secrets/proxyd, readOnly: true}
           {{- end }}
           - {name: hooks, mountPath: /run/secrets/hooks, readOnly: true}
-          {{- if and .root.Values.secrets.mail (ne .role "prober") }}
-          - {name: mail, mountPath: /run/secrets/mail, readOnly: true}
+          {{- range $name, $_ := $files }}
+          - {name: {{ $name }}, mountPath: /run/secrets/{{ $name }}, readOnly: true}
           {{- end }}
           {{- if has .role (list "planner" "single") }}
           - {name: profiles, mountPath: /etc/proxyd/profiles, readOnly: true}
@@ -90,7 +101,7 @@ template:
       {{- if ne .role "single" }}
       - name: secrets
         secret:
-          secretName: {{ .root.Values.secrets.stores }}
+          secretName: {{ .root.Values.secrets.stores | quote }}
           defaultMode: 0440
           items:
             {{- if ne .role "prober" }}
@@ -99,10 +110,10 @@ template:
             - {key: nats_url_{{ .role }}, path: nats_url}
       {{- end }}
       - name: hooks
-        secret: {secretName: {{ .root.Values.secrets.hooks }}, defaultMode: 0440{{ if eq .role "single" }}, optional: true{{ end }}}
-      {{- if and .root.Values.secrets.mail (ne .role "prober") }}
-      - name: mail
-        secret: {secretName: {{ .root.Values.secrets.mail }}, defaultMode: 0440}
+        secret: {secretName: {{ .root.Values.secrets.hooks | quote }}, defaultMode: 0440{{ if eq .role "single" }}, optional: true{{ end }}}
+      {{- range $name, $_ := $files }}
+      - name: {{ $name }}
+        secret: {secretName: {{ get $.root.Values.secrets $name | quote }}, defaultMode: 0440}
       {{- end }}
       {{- if has .role (list "planner" "single") }}
       - name: profiles
