@@ -275,6 +275,26 @@ def test_the_adapter_gives_the_metrics_by_which_probers_are_scaled() -> None:
     assert asked == [*given["custom"], *given["external"]]
 
 
+@pytest.mark.parametrize("written", ["a: b", "a # b", "a\nPROXYD_ROLE: all", '"', "*a", "123", "yes"])
+def test_a_text_stays_the_text_that_it_is(written: str) -> None:
+    values = {
+        "settings": {"hosts": written, "contact": written},
+        "secrets": dict.fromkeys(("stores", "hooks", "mail", "oidc", "proxy", "browser", "alerts"), written),
+        "ingress": {"host": "a.example.org", "className": written, "tlsSecret": written},
+        "single": {"volumes": {"state": {"size": "1", "className": written}, "backups": {"size": "1"}}},
+    }
+    for mode, workload in (("single", "StatefulSet proxyd"), ("cluster", "Deployment planner")):
+        made = rendered(values=yaml.safe_dump(values | {"mode": mode}))
+        settings = settings_of(made)
+        assert (settings["PROXYD_HOSTS"].split(",")[4], settings["PROXYD_CONTACT"]) == (written, written)
+        assert "PROXYD_ROLE" not in settings
+        assert made["Ingress proxyd"]["spec"]["ingressClassName"] == written
+        volumes = made[workload]["spec"]["template"]["spec"]["volumes"]
+        assert {each["secret"]["secretName"] for each in volumes if "secret" in each} == {written}
+        claims = made[workload]["spec"].get("volumeClaimTemplates", [])
+        assert [each["spec"]["storageClassName"] for each in claims[:1]] == [written] * (mode == "single")
+
+
 SECRET_SETTINGS = {
     "smtp_password": "a password",
     "oidc_secret": "12345",
