@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from proxyd import __version__
+from proxyd.config.loading import load
 from proxyd.config.settings import Settings
 from tests.deployment import DEPLOY, ROOT, documents, unknown_settings
 from tests.pages import options_of
@@ -273,6 +274,26 @@ def test_the_adapter_gives_the_metrics_by_which_probers_are_scaled() -> None:
     scaler = rendered(values="mode: cluster")["HorizontalPodAutoscaler prober"]["spec"]["metrics"]
     asked = [next(iter(_without_type(each).values()))["metric"]["name"] for each in scaler]
     assert asked == [*given["custom"], *given["external"]]
+
+
+@pytest.mark.parametrize("host", ["*", "*.example.org"])
+def test_an_ingress_of_many_hosts_is_no_address_of_proxyd(host: str) -> None:
+    from kubernetes_validate import validate  # slow to load
+
+    values = {"ingress": {"host": host, "tlsSecret": "tls"}, "settings": {"hosts": "a.example.org"}}
+    made = rendered(values=yaml.safe_dump(values))
+    validate(made["Ingress proxyd"], VERSION, strict=True)
+    settings = settings_of(made)
+    assert "PROXYD_PUBLIC_URL" not in settings
+    assert [each for each in settings["PROXYD_HOSTS"].split(",") if "svc" not in each] == [
+        *("proxyd", "proxyd.proxyd", "a.example.org")
+    ]
+    load(environ={name: value for name, value in settings.items() if name in {"PROXYD_HOSTS", "PROXYD_LISTEN"}})
+    spec = made["Ingress proxyd"]["spec"]
+    named = [] if host == "*" else [host]
+    assert ([each["host"] for each in spec["rules"] if "host" in each], spec["tls"][0]["hosts"]) == (named, named)
+    public = {"ingress": {"host": host}, "settings": {"public_url": "https://a.example.org"}}
+    assert settings_of(rendered(values=yaml.safe_dump(public)))["PROXYD_PUBLIC_URL"] == "https://a.example.org"
 
 
 @pytest.mark.parametrize("written", ["a: b", "a # b", "a\nPROXYD_ROLE: all", '"', "*a", "123", "yes"])
