@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,12 +77,14 @@ async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.network import discover
     from proxyd.base.clock import zone_name
+    from proxyd.config.profile_files import check_place
     from proxyd.core.language import address_to_watch
     from proxyd.core.language.watch_wishes import digest_text, headers_of
     from proxyd.daemon.discovery import Way, why_no_value
 
     options.address = address_to_watch(options.address, of_site=options.site)
     settings = settings_of(options)
+    unread = None if options.file is None else check_place(options.file, settings.profiles)
     options.digest = digest_text(options.digest or "", zone_name(settings.zone))
     _refuse_contradictions(options)
     way = Way(headers_of("\n".join(options.header or ())), is_rendered=options.browser, locale=options.locale)
@@ -108,7 +109,9 @@ async def add(options: argparse.Namespace) -> int:
         print_json(_as_json(found, watch, samples, done) | {"warnings": warnings})
     else:
         print_lines([done, *(f"warning: {each}" for each in warnings)])
-        if not watch.deliveries:
+        if unread is not None:
+            print_lines([unread])
+        elif not watch.deliveries:
             print_lines(
                 ["its news are on the dashboard and in `proxyd notifications --follow`; --to ADDRESS sends them"]
             )
@@ -337,8 +340,6 @@ async def _text_to_edit(options: argparse.Namespace, url: str) -> tuple[SourceTe
         return SourceText("", ""), None if options.dry_run else find_watch(
             await _declaration_of(options), url, options.name
         )
-    if options.file.suffix != ".profile":
-        raise ConfigError([f"{options.file}: profiles are files that end with .profile"])
     text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
     old = find_watch(_parse_document_of(text).statements, url, options.name)
     for other in _texts_in(options.file.parent) if old is None else ():
@@ -378,8 +379,6 @@ async def _carry_out(options: argparse.Namespace, written: str, edited: SourceTe
     if options.dry_run:
         return "nothing was changed", []
     if options.file is not None:
-        with suppress(OSError):  # why it cannot be written is said next
-            options.file.parent.mkdir(exist_ok=True)
         write_text(options.file, edited.text)
         return f"written to {options.file}", []
     async with client_of(options) as client:

@@ -55,14 +55,30 @@ def _lists_of(texts: Sequence[SourceText], folder: Path) -> list[SourceText]:
     return [read_text(each) for each in sorted(folder.iterdir()) if is_list(each.name) and each.name in named]
 
 
+def check_place(file: Path, folder: Path) -> str | None:
+    """Return why no daemon reads a profile that is to be written, or ``None``; ``folder`` is the one that it reads.
+
+    Raises ``ConfigError``: the file has another ending, or another folder that is not there.
+    """
+    if file.suffix != ".profile":
+        raise ConfigError([f"{file}: profiles are files that end with .profile"])
+    if file.parent.resolve() == folder.resolve():
+        return None
+    read = f"the daemon here reads the profiles in {folder.absolute()} (the setting profiles)"
+    if not file.parent.exists():
+        raise ConfigError([f"{file}: there is no such folder; {read}"])
+    return f"{file} is not watched: {read}; move it there"
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a profile as a whole, because the daemon may be reading its folder; who may read it stays, and a link.
 
-    Raises ``ConfigError``: it cannot be written.
+    Makes the folder if that alone is missing. Raises ``ConfigError``: it cannot be written.
     """
     target = path.resolve()
     new = target.with_name(f".{target.name}.new")
     try:
+        target.parent.mkdir(exist_ok=True)
         is_there = target.exists()
         mode = 0o600 if is_there else 0o666
         new.unlink(missing_ok=True)

@@ -79,10 +79,36 @@ def test_a_page_leads_to_its_feed_and_shows_what_would_be_told(
     assert file.read_text(encoding="utf-8") == f"WATCH '{origin}/feed' WHERE title ILIKE '%cve%';\n"
 
 
-def test_a_folder_that_is_not_there_yet_is_made(origin: str, tmp_path: Path) -> None:
-    file = tmp_path / "news" / "blog.profile"
+def test_the_folder_of_the_profiles_is_made(origin: str, tmp_path: Path) -> None:
+    file = tmp_path / "profiles" / "blog.profile"
     assert main(["add", f"{origin}/feed", "--file", str(file)]) == 0
     assert len(watches(file)) == 1
+
+
+def test_a_folder_that_no_daemon_reads_is_not_made(
+    origin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "news" / "blog.profile"
+    assert main(["add", f"{origin}/feed", "--file", str(file)]) == 1
+    said = f"{file}: there is no such folder; the daemon here reads the profiles in {tmp_path}/profiles"
+    assert said in capsys.readouterr().err
+    assert not file.parent.exists()
+
+
+def test_a_dry_run_makes_no_folder(origin: str, tmp_path: Path) -> None:
+    file = tmp_path / "profiles" / "blog.profile"
+    assert main(["add", f"{origin}/feed", "--dry-run", "--file", str(file)]) == 0
+    assert not file.parent.exists()
+
+
+def test_a_file_that_no_daemon_reads_promises_no_news(
+    origin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "blog.profile"
+    assert main(["add", f"{origin}/feed", "--file", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert f"{file} is not watched: the daemon here reads the profiles in {tmp_path}/profiles" in shown
+    assert "its news are" not in shown
 
 
 def test_a_page_without_a_feed_is_followed_by_its_text(
