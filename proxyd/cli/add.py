@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +79,7 @@ async def add(options: argparse.Namespace) -> int:
     from proxyd.app.network import discover
     from proxyd.base.clock import zone_name
     from proxyd.config.profile_files import check_place
-    from proxyd.core.language import address_to_watch
+    from proxyd.core.language import address_to_watch, find_watch
     from proxyd.core.language.watch_wishes import digest_text, headers_of
     from proxyd.daemon.discovery import Way, why_no_value
 
@@ -97,14 +98,21 @@ async def add(options: argparse.Namespace) -> int:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}{place}")
     if value is not None and (why := why_no_value(outcome, is_number=options.price)) is not None:
         raise NotFoundError(f"nothing was read at {options.css} of {options.address}: {why}")
-    text, old = await _text_to_edit(options, outcome.source_id)
+    text, known = await _text_to_edit(options)
+    old = find_watch(known, outcome.source_id, options.name)
+    _refuse_another_kind(old, found.page_class, options)
+    if old is None and options.file is not None:
+        _refuse_watched_elsewhere(options.file, outcome.source_id, options.name)
     source, watch = _statements_to_add(options, way, found, old)
+    _refuse_a_taken_name(watch, old, known)
     texts = _texts(options.file, text, old, source, watch)
     samples = _samples(texts, settings, watch, outcome)
     if not options.json:
         _print_found(options.address, found, samples)
         print(visible(_written(*source, watch)))
+        _print_kept(old, watch)
     done, warnings = await _carry_out(options, _written(*source, watch), texts[0])
+    done = f"{done}{_place_among(known, old, watch)}"
     if options.json:
         print_json(_as_json(found, watch, samples, done) | {"warnings": warnings})
     else:
@@ -128,6 +136,59 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise ConfigError(["a webhook is signed: add --secret with the variable that holds its secret, as SECRET_HOOK"])
     if options.holding and not options.site:
         raise ConfigError(["--holding is what a site must hold; add --site, or use --match"])
+
+
+def _class_of(watch: Watch) -> str:
+    return "FEED" if watch.page_class is None else watch.page_class.name.upper()
+
+
+def _refuse_another_kind(old: Watch | None, asked: str, options: argparse.Namespace) -> None:
+    """Raise ``ConfigError`` if an edit would leave a WATCH as it is, although what is told of it is another kind."""
+    from proxyd.core.language.watch_wishes import VALUE_CLASS
+
+    flags = {"SITE": "--site", "PRICE": "--price", VALUE_CLASS: "--css"}
+    known = asked if old is None else _class_of(old)
+    if old is None or known == asked or not {known, asked} & {"PAGE", *flags}:
+        return
+    change = f"add {flags[known]}" if known in flags else f"leave out {flags[asked]}" if asked in flags else ""
+    edit = f"{change} to edit that, or " if change else f"now there is a {asked}; "
+    remove = ["proxyd", "remove", old.name.value, *([] if options.file is None else ["--file", str(options.file)])]
+    what = f"{old.url.value} is watched already as {known}: {edit}give this a --name"
+    raise ConfigError([f"{what}; `{shlex.join(remove)}` ends the one before"])
+
+
+def _refuse_a_taken_name(watch: Watch, old: Watch | None, known: Sequence[Statement]) -> None:
+    """Raise ``ConfigError`` if the daemon would take a WATCH in place of a rule on something else."""
+    taken = (each for each in known if each.kind is watch.kind and each.name.value == watch.name.value)
+    if any(each is not old for each in taken):
+        raise ConfigError([f"there is a rule {watch.name.value!r} on something else; give this another --name"])
+
+
+def _refuse_watched_elsewhere(file: Path, url: str, name: str | None) -> None:
+    """Raise ``ConfigError`` if another file of the folder has the WATCH that would be edited."""
+    from proxyd.core.language import find_watch
+
+    for other in _texts_in(file.parent):
+        if find_watch(_statements(other), url, name) is not None:
+            raise ConfigError([f"{url} is watched in {other.file}: give --file {other.file}, or another --name"])
+
+
+def _print_kept(old: Watch | None, watch: Watch) -> None:
+    """Print the options that an edit has left in a WATCH, which nobody has asked for now."""
+    from proxyd.core.language import options_kept
+
+    if old is not None and (kept := options_kept(old, watch)):
+        print_lines([f"kept of the one before: {', '.join(kept)}"])
+
+
+def _place_among(known: Sequence[Statement], old: Watch | None, watch: Watch) -> str:
+    """Return how a WATCH stands to the others of its address."""
+    from proxyd.core.language import Watch
+
+    if old is not None:
+        return ", in place of the one before"
+    others = [each.name.value for each in known if isinstance(each, Watch) and each.url.value == watch.url.value]
+    return f", beside {' and '.join(map(repr, others))} of the same address" if others else ""
 
 
 def _as_json(found: Discovered, watch: Watch, samples: Sequence[str], done: str) -> dict[str, object]:
@@ -213,21 +274,15 @@ def _statements_to_add(
     not make a WATCH.
     """
     from proxyd.core.language import Watch, parse, with_options_of
-    from proxyd.core.language.watch_wishes import VALUE_CLASS, WatchOptions, WatchWish, watch_text
+    from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, watch_text
 
-    known = "" if old is None or old.page_class is None else old.page_class.name.upper()
-    if old is not None and (known == "SITE") != bool(options.site):
-        change = "add --site" if known == "SITE" else "leave out --site"
-        raise ConfigError([f"it is watched already as {known or 'FEED'}: {change} to edit that, or give this a --name"])
-    if old is not None and options.css and known != VALUE_CLASS:
-        raise ConfigError([f"it is watched already as {known or 'FEED'}: give this a --name"])
     wish = WatchWish(
         found.outcome.source_id,
         page_class=found.page_class if found.page_class != "FEED" and old is None else "",
         name=options.name,
         locale=options.locale,
         words=tuple(options.match or ()),
-        searched=found.page_class if old is None else "FEED" if old.page_class is None else old.page_class.name,
+        searched=found.page_class if old is None else _class_of(old),
         selector=options.css or "",
         when="falls" if options.price else "changes",
         to=tuple(options.to or ()),
@@ -331,21 +386,20 @@ def _price(item: Item) -> str:
 # -- what is watched already
 
 
-async def _text_to_edit(options: argparse.Namespace, url: str) -> tuple[SourceText, Watch | None]:
-    """Return the text that an edit belongs to, and the WATCH of this address in it."""
+async def _text_to_edit(options: argparse.Namespace) -> tuple[SourceText, Sequence[Statement]]:
+    """Return the file's text, which is empty without --file, and the statements that an edit may replace."""
     from proxyd.config.profile_files import read_text
-    from proxyd.core.language import SourceText, find_watch
+    from proxyd.core.language import SourceText
 
-    if options.file is None:
-        return SourceText("", ""), None if options.dry_run else find_watch(
-            await _declaration_of(options), url, options.name
-        )
-    text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
-    old = find_watch(_parse_document_of(text).statements, url, options.name)
-    for other in _texts_in(options.file.parent) if old is None else ():
-        if find_watch(_statements(other), url, options.name) is not None:
-            raise ConfigError([f"{url} is watched in {other.file}: give --file {other.file}, or another --name"])
-    return text, old
+    if options.file is not None:
+        text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
+        return text, _parse_document_of(text).statements
+    try:
+        return SourceText("", ""), await _declaration_of(options)
+    except UnreachableError:
+        if options.dry_run:
+            return SourceText("", ""), ()
+        raise
 
 
 def _statements(text: SourceText) -> Sequence[Statement]:
@@ -383,8 +437,7 @@ async def _carry_out(options: argparse.Namespace, written: str, edited: SourceTe
         return f"written to {options.file}", []
     async with client_of(options) as client:
         changes = await client.declare(written)
-    done = "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")
-    return done, [each["detail"] for each in changes.get("warnings", ())]
+    return "declared to the daemon", [each["detail"] for each in changes.get("warnings", ())]
 
 
 def _parse_document_of(text: SourceText) -> Parsed:

@@ -166,7 +166,54 @@ def test_a_page_that_is_watched_does_not_become_a_value_unasked(
 ) -> None:
     assert main(["add", f"{origin}/lamp", "--file", str(file)]) == 0
     assert main(["add", f"{origin}/lamp", "--css", "b", "--file", str(file)]) != 0
-    assert "it is watched already as PAGE: give this a --name" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "is watched already as PAGE: leave out --css to edit that, or give this a --name" in said
+    name = f"{origin}/lamp".removeprefix("http://")
+    assert f"`proxyd remove {name} --file {file}` ends the one before" in said
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "said"),
+    [
+        ("OF PRICE", [], "as PRICE: add --price to edit that, or give this a --name"),
+        ("OF PAGE", ["--price"], "as PAGE: leave out --price to edit that, or give this a --name"),
+        ("OF FEED", [], "as FEED: now there is a PAGE; give this a --name"),
+    ],
+)
+def test_an_edit_does_not_say_one_thing_and_declare_another(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str], before: str, options: list[str], said: str
+) -> None:
+    written = f"WATCH '{origin}/lamp' {before};\n"
+    file.write_text(written, encoding="utf-8")
+    assert main(["add", f"{origin}/lamp", *options, "--file", str(file)]) == 1
+    shown = capsys.readouterr()
+    assert f"{origin}/lamp is watched already {said}" in shown.err
+    assert shown.out == ""
+    assert file.read_text(encoding="utf-8") == written
+
+
+def test_what_an_edit_leaves_of_the_statement_before_is_said(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(f"WATCH '{origin}/feed' WITHOUT 'cve', 'new' TELL MAIL 'me@example.org';", encoding="utf-8")
+    assert main(["add", f"{origin}/feed", "--match", "cve", "--file", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "kept of the one before: WITHOUT 'cve', WITHOUT 'new', TELL MAIL 'me@example.org'\n" in shown
+    assert f"written to {file}, in place of the one before" in shown
+
+
+def test_a_second_watch_of_an_address_stands_beside_the_first(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(f"WATCH '{origin}/feed' AS one;", encoding="utf-8")
+    assert main(["add", f"{origin}/feed", "--name", "two", "--file", str(file)]) == 0
+    assert f"written to {file}, beside 'one' of the same address" in capsys.readouterr().out
+
+
+def test_the_name_of_another_address_is_not_taken(origin: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(f"WATCH '{origin}/feed' AS one;", encoding="utf-8")
+    assert main(["add", f"{origin}/page", "--name", "one", "--file", str(file)]) == 1
+    assert "there is a rule 'one' on something else; give this another --name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -370,7 +417,7 @@ def test_a_page_and_a_site_of_one_address_have_names_of_their_own(
 ) -> None:
     assert main(["add", f"{origin}/page", "--file", str(file)]) == 0
     assert main(["add", f"{origin}/page", "--site", "--file", str(file)]) != 0
-    assert "leave out --site to edit that, or give this a --name" in capsys.readouterr().err
+    assert "as PAGE: leave out --site to edit that, or give this a --name" in capsys.readouterr().err
     assert main(["add", f"{origin}/page", "--site", "--name", "up", "--file", str(file)]) == 0
     assert len(watches(file)) == 2
 

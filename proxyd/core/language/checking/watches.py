@@ -19,7 +19,7 @@ from proxyd.core.language.checking.source_checker import once_each
 from proxyd.core.language.checking.word_conditions import over_words, without_words
 from proxyd.core.language.syntax.address_lists import LIST_SUFFIX, is_list
 from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings
-from proxyd.core.language.syntax.clauses import RULE_CLAUSES, SOURCE_OPTIONS, WATCH_OPTIONS
+from proxyd.core.language.syntax.clauses import RULE_CLAUSES, SOURCE_OPTIONS, WATCH_OPTIONS, format_clauses
 from proxyd.core.language.syntax.nodes import (
     CreateDomain,
     CreateProfile,
@@ -352,6 +352,16 @@ def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> W
 def with_options_of(old: Watch, new: Watch) -> Watch:
     """Return a WATCH with the options that a newer one has; its other options stay."""
     return replace(old, **{each.attribute: value for each in WATCH_OPTIONS if (value := getattr(new, each.attribute))})
+
+
+def options_kept(old: Watch, edited: Watch) -> list[str]:
+    """Return the options that ``with_options_of`` has left as they were, in their written form, but no name and class.
+
+    A clause such as WITHOUT would otherwise stay in silence where somebody asks for other words.
+    """
+    options = (each for each in WATCH_OPTIONS if each.attribute not in ("page_class", "rule_name"))
+    kept = (each for each in options if getattr(edited, each.attribute) is getattr(old, each.attribute))
+    return format_clauses(edited, kept)
 
 
 _HOW_TO_READ = {
