@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _LINE = 160
+_BY_API = "api"  # the origin of rules that no file declares
 
 
 @verb(
@@ -221,30 +222,49 @@ async def remove(options: argparse.Namespace) -> int:
         old, where = _remove_from(options.watched, options.file, settings_of(options)), str(options.file)
     else:
         where = "what was declared to the daemon"
-        old = _find(options.watched, await _declaration_of(options), where)
+        declared = await _declarations_of(options)
+        old = _find(options.watched, declared.pop(_BY_API, []), where, declared)
         async with client_of(options) as client:
             await client.declare(f"DROP NOTIFICATION {quote_name(old.name.value)};")
     done = f"removed {old.name.value} from {where}"
     if options.json:
         print_json({"name": old.name.value, "statement": _written(old), "done": done})
     else:
-        print_lines([done, f"to have it back: {_written(old)}"])
+        print_lines([done, "to have it back:"])
+        print(visible(_written(old)))  # a comment in it ends with its line
     return 0
 
 
-def _find(written: str, statements: Sequence[Statement], where: str) -> Watch:
-    """Return the WATCH of an address or a name; raises ``NotFoundError``, and ``ConfigError`` if there are several."""
+def _find(
+    written: str, statements: Sequence[Statement], where: str, elsewhere: Mapping[str, Sequence[Statement]]
+) -> Watch:
+    """Return the WATCH of an address or a name; ``elsewhere`` are the statements of other files.
+
+    Raises ``NotFoundError``, and ``ConfigError`` if there are several.
+    """
     from proxyd.core.language import Watch, did_you_mean
 
-    watches = {each.name.value: each for each in statements if isinstance(each, Watch)}
-    found = [watches[written]] if written in watches else [w for w in watches.values() if w.url.value == written]
+    found = _watches_of(written, statements)
+    for file in () if found else (each for each, its in elsewhere.items() if _watches_of(written, its)):
+        command = shlex.join(["proxyd", "remove", written, "--file", file])
+        raise NotFoundError(f"{written} is watched in {file}, not in {where}: `{command}` removes it there")
     if not found:
-        hint = did_you_mean(written, watches) or " Give the profile that holds it: --file FILE"
+        known = [each.name.value for each in statements if isinstance(each, Watch)]
+        hint = did_you_mean(written, known) or " Give the profile that holds it: --file FILE"
         raise NotFoundError(f"no WATCH of {written!r} is in {where}.{hint}")
     if len(found) > 1:
         names = " and ".join(repr(each.name.value) for each in found)
         raise ConfigError([f"{written} is watched {len(found)} times, as {names}; give one of these names"])
     return found[0]
+
+
+def _watches_of(written: str, statements: Sequence[Statement]) -> list[Watch]:
+    """Return the WATCH of a name, or else those of an address."""
+    from proxyd.core.language import Watch
+
+    watches = [each for each in statements if isinstance(each, Watch)]
+    named = [each for each in watches if each.name.value == written]
+    return named or [each for each in watches if each.url.value == written]
 
 
 def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
@@ -254,7 +274,8 @@ def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
     from proxyd.core.language import SourceText
 
     text = read_text(file)
-    old = _find(written, _parse_document_of(text).statements, str(file))
+    elsewhere = {each.file: _statements(each) for each in _others_in_folder(file)}
+    old = _find(written, _parse_document_of(text).statements, str(file), elsewhere)
     rest = text.text[old.span.stop :].lstrip().removeprefix(";").lstrip()
     left = SourceText(text.file, text.text[: old.span.start] + rest)
     check_declaration([left, *_others_in_folder(file)], settings)
@@ -395,7 +416,7 @@ async def _text_to_edit(options: argparse.Namespace) -> tuple[SourceText, Sequen
         text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
         return text, _parse_document_of(text).statements
     try:
-        return SourceText("", ""), await _declaration_of(options)
+        return SourceText("", ""), (await _declarations_of(options)).get(_BY_API, [])
     except UnreachableError:
         if options.dry_run:
             return SourceText("", ""), ()
@@ -409,18 +430,21 @@ def _statements(text: SourceText) -> Sequence[Statement]:
     return parse(text.text, text.file).statements
 
 
-async def _declaration_of(options: argparse.Namespace) -> list[Statement]:
-    """Return the statements of the rules that were declared to the daemon."""
+async def _declarations_of(options: argparse.Namespace) -> dict[str, list[Statement]]:
+    """Return the statements of the rules that the daemon has, by the file that declares them, or ``_BY_API``."""
     from proxyd.core.language import SourceText
 
+    declared: dict[str, list[Statement]] = {}
     try:
         async with client_of(options) as client:
-            own = {rule["name"] for rule in await client.rules() if rule["origin"] == "api"}
+            origins = {rule["name"]: rule["origin"] for rule in await client.rules()}
             profiles = [await client.profile(each["name"]) for each in await client.profiles()]
     except UnreachableError as error:
         raise UnreachableError(f"{error}, or write the WATCH into a file with --file") from error
-    statements = (each for read in profiles for each in _statements(SourceText("", read.profile["text"])))
-    return [each for each in statements if each.name.value in own]
+    for each in (each for read in profiles for each in _statements(SourceText("", read.profile["text"]))):
+        if each.name.value in origins:
+            declared.setdefault(origins[each.name.value], []).append(each)
+    return declared
 
 
 async def _carry_out(options: argparse.Namespace, written: str, edited: SourceText) -> tuple[str, list[str]]:

@@ -381,7 +381,7 @@ async def test_an_address_is_added_to_the_daemon_and_edited_by_adding_it_again(t
         shown = await w.daemon.cli("profile", "show", "default")
         removed = await w.daemon.cli("remove", url)
         left = await w.daemon.cli("profile", "show", "default")
-    assert removed.out.startswith(f"removed {url[7:]} from what was declared to the daemon\nto have it back: WATCH")
+    assert removed.out.startswith(f"removed {url[7:]} from what was declared to the daemon\nto have it back:\nWATCH")
     assert (url in shown.out, url in left.out) == (True, False)
     waits = "DELIVERY MAIL waits while the settings smtp and mail_from are empty"
     assert added.out.endswith(f"declared to the daemon\nwarning: {waits}\n")

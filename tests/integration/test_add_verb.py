@@ -363,7 +363,24 @@ def test_a_watch_is_removed_from_its_file_and_nothing_else(
         file.write_text(f"{above}{watch} ;{below}")
         assert main(["remove", written, "--file", str(file)]) == 0
         assert file.read_text() == above + below.lstrip()
-        assert f"removed w from {file}\nto have it back: {watch};\n" in capsys.readouterr().out
+        assert f"removed w from {file}\nto have it back:\n{watch};\n" in capsys.readouterr().out
+
+
+def test_a_removed_statement_comes_back_with_its_comments(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("-- Mine.\nWATCH 'https://a.example/x' AS x;\n", encoding="utf-8")
+    assert main(["remove", "x", "--file", str(file)]) == 0
+    returned = capsys.readouterr().out.partition("to have it back:\n")[2]
+    (watch,) = parse(returned).statements
+    assert watch.name.value == "x"
+
+
+def test_what_another_file_watches_is_not_removed_but_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("WATCH 'https://a.example/x' AS x;\n", encoding="utf-8")
+    other = file.with_name("other.profile")
+    other.write_text("WATCH 'https://a.example/y' AS xy;\n", encoding="utf-8")
+    assert main(["remove", "x", "--file", str(other)]) == 1
+    said = f"x is watched in {file}, not in {other}: `proxyd remove x --file {file}` removes it there"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
