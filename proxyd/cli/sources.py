@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxyd.cli.printed_answers import about, ask, print_answer, print_list
 from proxyd.core.errors import NotFoundError
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from proxyd.client.client import Client
     from proxyd.client.types import ItemEvent, ItemFates, ItemFound, ProbeMade, SourceListed
 
+_T = TypeVar("_T")
 _MOST_NAMED = 10
-_SOURCE = argument("source", "name of the source")
+_SOURCE = argument("source", "name of the source, or of a rule with one source")
 
 
 @verb(
@@ -137,10 +139,29 @@ def last_outcome(source: SourceListed, most: int = 2000) -> str:
     return f"{last.strip()}; no {missing}" if missing else last.strip()
 
 
+def _ask_of_source(options: argparse.Namespace, question: Callable[[Client, str], Awaitable[_T]]) -> _T:
+    """Return the daemon's answer about a source, which may be given by the name of a rule that has no other."""
+    from proxyd.client import ApiError
+
+    async def ask_of(client: Client) -> _T:
+        try:
+            return await question(client, options.source)
+        except ApiError as unknown:
+            try:
+                rule = await client.rule(options.source)
+            except ApiError:  # it is no rule either
+                raise unknown from None
+            if unknown.status != 404 or rule["source_count"] != 1:
+                raise
+            return await question(client, rule["sources"][0])
+
+    return ask(options, ask_of)
+
+
 @verb("probes", "proxyd probes python --limit 5", takes=[_SOURCE, limit(20, most=10_000), *ASKING])
 def probes(options: argparse.Namespace) -> int:
     """List the recent probes of a source, with the reason and the outcome of each."""
-    found = ask(options, lambda client: client.probes(options.source, limit=options.limit))
+    found = _ask_of_source(options, lambda client, source: client.probes(source, limit=options.limit))
     head = ["started", "took", "reason", "rule", "items", "mean delay", "outcome"]
     empty = "no probe in the last week; `proxyd explain` says why and when the next one is"
     return print_list(options, found, head, _probe_row, empty=empty)
@@ -176,7 +197,7 @@ def items(options: argparse.Namespace) -> int:
         wanted = {"view": view, "source": options.source, "limit": options.limit}
         listed = ask(options, lambda client: client.find_items(**wanted))
         return print_list(options, listed, ["seen", "source", "item", "link"], _found_row, empty="no such item")
-    found = ask(options, lambda client: client.items(options.source, limit=options.limit))
+    found = _ask_of_source(options, lambda client, source: client.items(source, limit=options.limit))
     empty = "no item yet; `proxyd explain` says when the next probe is"
     return print_list(options, found, ["seen", "published", "", "item", "link"], _item_row, empty=empty)
 
@@ -240,9 +261,9 @@ def _found_row(item: ItemFound) -> list[str]:
 def explain(options: argparse.Namespace) -> int:
     """Explain when a source is probed next and why, or why you were told of an item or not."""
     if options.item is not None:
-        told = ask(options, lambda client: _explain_item(client, options.source, options.item))
+        told = _ask_of_source(options, lambda client, source: _explain_item(client, source, options.item))
         return print_answer(options, told, _lines_of_item(told))
-    answer = ask(options, lambda client: client.explain(options.source))
+    answer = _ask_of_source(options, lambda client, source: client.explain(source))
     return print_answer(options, answer, answer["summary"])
 
 

@@ -177,6 +177,14 @@ async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:
         assert (code, err.startswith(f"proxyd: {said}")) == (1, True), err
 
 
+async def test_a_rule_with_one_source_stands_for_it(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "one.profile"
+    file.write_text("WATCH 'https://one.example/' AS mine;", encoding="utf-8")
+    assert (await shell("profile", "declare", str(file)))[0] == 0
+    for verb in ("explain", "items", "probes"):
+        assert await shell(verb, "mine") == await shell(verb, "one.example")
+
+
 def test_a_folder_without_profiles_is_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "no file there ends with .profile"
