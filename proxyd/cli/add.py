@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxyd.cli.local_profiles import refuse_unsigned_webhooks
 from proxyd.cli.printed_answers import client_of, print_json, print_lines, settings_of, with_noun
 from proxyd.core.errors import ConfigError, NotFoundError, ProfileError, UnreachableError
 from proxyd.core.texts.safe_text import visible, visible_line
@@ -133,8 +134,7 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise ConfigError(["--price tells when the price falls; leave out --match"])
     if options.site and (options.price or options.match or options.css):
         raise ConfigError(["--site tells whether a site answers; leave out --price, --css and --match"])
-    if options.secret is None and any(to.lower().startswith(("http://", "https://")) for to in options.to or ()):
-        raise ConfigError(["a webhook is signed: add --secret with the variable that holds its secret, as SECRET_HOOK"])
+    refuse_unsigned_webhooks(options)
     if options.holding and not options.site:
         raise ConfigError(["--holding is what a site must hold; add --site, or use --match"])
 

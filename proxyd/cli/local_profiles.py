@@ -310,7 +310,13 @@ def _texts(paths: list[Path]) -> list[SourceText]:
         argument("--name", "domain and profile of what is in no folder (default Imported)", default="Imported"),
         flag("--pages", "the addresses are web pages, not feeds: notify of changes"),
         argument("--match", "only notify of items, or pages, that contain this word", metavar="WORD"),
-        argument("--to", "a mail address, a chat or a receiver to tell; repeat it", action="append", metavar="ADDRESS"),
+        argument(
+            "--to",
+            "a mail address, a chat, a webhook or a receiver to tell; repeat it",
+            action="append",
+            metavar="ADDRESS",
+        ),
+        argument("--secret", "the variable with a webhook's secret, such as SECRET_HOOK", metavar="NAME"),
         argument("--out", "write to this file, or add to it, instead of printing", type=Path, metavar="FILE.profile"),
     ],
 )
@@ -318,22 +324,25 @@ def import_feeds(options: argparse.Namespace) -> int:
     """Make profiles of another program's list, and leave alone what is declared already."""
     from proxyd.app.check_settings import check_declaration, check_settings
     from proxyd.cli.other_programs import Moved, merge_watches, read_other_program
-    from proxyd.config.profile_files import write_text
+    from proxyd.config.profile_files import check_place, write_text
     from proxyd.core.language import format_parsed, merge_listing, parse
 
-    settings = settings_of(options)
+    refuse_unsigned_webhooks(options)
+    settings, out = settings_of(options), options.out
+    unread = None if out is None else check_place(out, settings.profiles)
     try:
-        listed, out = read_other_program(options.file), options.out
+        listed = read_other_program(options.file, pages=options.pages)
     except OSError as error:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
     files = _files_beside(out, settings)
     declared = check_declaration(files, settings)
     notes: Sequence[str]
+    to, secret = options.to or (), options.secret
     if isinstance(listed, Moved):
-        merged, notes = merge_watches(listed, declared, check_settings(settings), options.to or ())
+        merged, notes = merge_watches(listed, declared, check_settings(settings), to, secret)
     else:
         merged = merge_listing(
-            listed, declared, options.name, pages=options.pages, match=options.match, to=options.to or ()
+            listed, declared, options.name, pages=options.pages, match=options.match, to=to, secret=secret
         )
         notes = listed.unreadable
     before = next((each.text for each in files if out is not None and Path(each.file) == out), "")
@@ -347,8 +356,17 @@ def import_feeds(options: argparse.Namespace) -> int:
         write_text(out, text)
     elif out is None:
         print_text(text)
-    _tell_of_import(merged, notes, out, "left out in part" if isinstance(listed, Moved) else "unreadable")
+    noun, repeated = ("left out in part", 0) if isinstance(listed, Moved) else ("left out", listed.repeated)
+    _tell_of_import(merged, notes, out, noun, repeated)
+    if unread is not None and merged.new:
+        print_lines([unread])
     return 0
+
+
+def refuse_unsigned_webhooks(options: argparse.Namespace) -> None:
+    """Raise ``ConfigError`` if --to has a webhook, and --secret does not name its secret."""
+    if options.secret is None and any(to.lower().startswith(("http://", "https://")) for to in options.to or ()):
+        raise ConfigError(["a webhook is signed: add --secret with the variable that holds its secret, as SECRET_HOOK"])
 
 
 def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
@@ -362,11 +380,14 @@ def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
     return files
 
 
-def _tell_of_import(merged: Merged, notes: Sequence[str], out: Path | None, noun: str) -> None:
+def _tell_of_import(merged: Merged, notes: Sequence[str], out: Path | None, noun: str, repeated: int) -> None:
     """Print the counts of an import and what is left out, on standard error if standard output has the profile."""
-    where = f" in {out}" if merged.new and out is not None else ""
-    said = f"{with_noun(merged.new, 'new source')}{where}, {merged.known} already there, {len(notes)} {noun}"
+    where = "" if not merged.new else " printed" if out is None else f" in {out}"
+    twice = f", {repeated} listed again" if repeated else ""
+    said = f"{with_noun(merged.new, 'new source')}{where}, {merged.known} already there{twice}, {len(notes)} {noun}"
     more = [f"and {len(notes) - _MOST_NAMED} more"] if len(notes) > _MOST_NAMED else []
+    if out is None and merged.new:
+        more.append("nothing is watched by that: `--out profiles/FILE.profile` writes it where the daemon reads it")
     for line in [said, *notes[:_MOST_NAMED], *more]:
         print(visible(line), file=sys.stderr if out is None else sys.stdout)
 

@@ -66,10 +66,10 @@ class Moved:
     notes: tuple[str, ...] = ()
 
 
-def read_other_program(path: Path) -> Moved | SourceList:
+def read_other_program(path: Path, *, pages: bool = False) -> Moved | SourceList:
     """Return what a file of another program holds, or the feeds of a list; a list may also come through a pipe.
 
-    Raises ``ListingError``: it is damaged, or holds nothing that can be watched; ``ConfigError``: it cannot be read, or
+    If ``pages`` is set, the addresses of a list are pages. Raises ``ListingError``: it is damaged, or holds nothing that can be watched; ``ConfigError``: it cannot be read, or
     is too large.
     """
     from proxyd.config.bounded_files import read_at_most
@@ -86,7 +86,7 @@ def read_other_program(path: Path) -> Moved | SourceList:
         if path.suffix in _YAML:
             return _sort_out(_jobs(read_at_most(path, _MOST_BYTES), where), where)
     body = read_at_most(path, _MOST_OF_LIST, may_be_pipe=True)
-    return _of_json(_json(body, where), where) if _is_json(body) else read_listing(body, where)
+    return _of_json(_json(body, where), where) if _is_json(body) else read_listing(body, where, pages=pages)
 
 
 def _is_json(body: bytes) -> bool:
@@ -100,7 +100,7 @@ def _is_json(body: bytes) -> bool:
 
 
 def merge_watches(
-    moved: Moved, declared: Declaration, known: CheckSettings, to: Sequence[str]
+    moved: Moved, declared: Declaration, known: CheckSettings, to: Sequence[str], secret: str | None = None
 ) -> tuple[Merged, list[str]]:
     """Return the WATCH of each address that is not declared, and what is left out, by name."""
     from proxyd.core.language import Merged, UniqueNames
@@ -122,7 +122,7 @@ def merge_watches(
             continue
         if how := "headers" if taken.options.headers else taken.page_class:
             of_address.setdefault(how, watch_text(taken))
-        statements.append(f"{watch_text(replace(taken, to=tuple(to)))}\n")
+        statements.append(f"{watch_text(replace(taken, to=tuple(to), secret=secret))}\n")
         left_out = [*each.left_out, *_losses(wish, taken)]
         notes += [f"{name}: not taken over: {', '.join(left_out)}"] * bool(left_out)
     if not statements and len(new) == len(moved.watched):

@@ -291,7 +291,7 @@ def _merge_listing(
     body: bytes, asked: wire.Listing, seen: Declaration, owners: Sequence[str], to: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the texts that a list adds, and how many of its sources are new, already there, and unreadable."""
-    listed = read_listing(body, "the list")
+    listed = read_listing(body, "the list", pages=asked.pages)
     if owners:
         into = asked.name if "name" in asked.model_fields_set else default_owner(owners)
         if into not in owners:

@@ -129,15 +129,18 @@ class _Kind:
         """Return the name of the rule of a list."""
         return f"{listing}: {self.told}"
 
-    def preamble(self, listing: str, match: str | None, to: tuple[str, ...]) -> str:
+    def preamble(self, listing: str, match: str | None, to: tuple[str, ...], secret: str | None) -> str:
         """Return the statements other than the sources, in canonical layout."""
         if not listing.strip() or not listing.isprintable():
             raise ListingError(f"{listing!r} is not a valid name for a list")
-        layout = _layout(self, match, to).replace(quote_name(self.rule(_SOME_NAME)), quote_name(self.rule(listing)))
+        layout = _layout(self, match, to, secret).replace(
+            quote_name(self.rule(_SOME_NAME)), quote_name(self.rule(listing))
+        )
         return layout.replace(quote_name(_SOME_NAME), quote_name(listing))
 
 
 _SOME_NAME = "a name of no list"
+_IMPORT_PAGES = "import the list once more, with --pages, to hear of its changes"
 _MOST_LISTED = 100_000
 _MOST_FOLDERS = 2_000  # each of which becomes a domain, a profile and a rule
 _OUTLINES = ("{*}outline", "{*}OUTLINE", "{*}Outline")  # of any namespace, as attributes are of any case
@@ -174,6 +177,7 @@ class SourceList:
 
     feeds: tuple[Listed, ...]
     unreadable: tuple[str, ...] = ()
+    repeated: int = 0  # addresses that were listed before
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +200,8 @@ class Merged:
         return texts
 
 
-def read_listing(body: bytes, where: str) -> SourceList:
-    r"""Return the feeds of a list; errors begin with ``where``.
+def read_listing(body: bytes, where: str, *, pages: bool = False) -> SourceList:
+    r"""Return the feeds of a list; errors begin with ``where``. With ``pages`` also its links, as ``opml`` writes them.
 
     Raises
     ------
@@ -212,7 +216,7 @@ def read_listing(body: bytes, where: str) -> SourceList:
     text = decode(body, None, DocumentKind.XML)
     wrong: list[str] = []
     markup = _HEAD.sub(lambda head: "\n" * head[0].count("\n"), text, count=1)  # faults name lines
-    found = _opml(markup, where, wrong) if markup.lstrip("\n").startswith("<") else _lines(text)
+    found = _opml(markup, where, wrong, pages=pages) if markup.lstrip("\n").startswith("<") else _lines(text)
     return read_listed(found, where, wrong)
 
 
@@ -223,12 +227,14 @@ def read_listed(found: Iterable[tuple[int, str, str, str]], where: str, wrong: S
     """
     feeds: dict[str, Listed] = {}
     faults: list[str] = []
+    repeated = 0
     for line, title, written, folder in found:
         url = plain_address(written)
         if (problem := address_problem(url)) is not None:
             said = f"{without_user(written.strip())[:80]!r} is not an http or https address; correct or remove it"
             faults.append(f"{where}:{line}: {said if problem != WITHOUT_USER else _with_user(url)}")
         else:
+            repeated += url in feeds
             feeds.setdefault(url, Listed(title, url, folder))
         if len(feeds) + len(faults) > _MOST_LISTED:  # 32 MiB of lines that are no addresses took 75 s and 2.5 GB
             raise ListingError(f"{where} lists more than {_MOST_LISTED} addresses; import it in parts")
@@ -238,7 +244,7 @@ def read_listed(found: Iterable[tuple[int, str, str, str]], where: str, wrong: S
         raise ListingError("\n".join(wrong[:_MOST_SHOWN] + more))
     if not feeds:
         raise ListingError(f"{where} lists no feed; it needs <outline xmlUrl='...'>, or an address on each line")
-    return SourceList(tuple(feeds.values()), tuple(wrong))
+    return SourceList(tuple(feeds.values()), tuple(wrong), repeated)
 
 
 def merge_listing(
@@ -249,17 +255,18 @@ def merge_listing(
     pages: bool = False,
     match: str | None = None,
     to: Sequence[str] = (),
+    secret: str | None = None,
 ) -> Merged:
     r"""Return what a list adds to a declaration: sources, and for each new folder a domain, a profile and a rule.
 
     Addresses that are declared are left alone. Feeds without a folder go to ``name``. A rule fires on every new item,
     or with ``pages`` on every change of a page; with ``match`` only if the title, or the page, contains this word. It
-    tells the mail addresses and chats ``to``.
+    tells the addresses ``to``; ``secret`` names the variable with the secret of webhooks.
 
     Raises
     ------
     ListingError, ConfigError
-        A folder cannot be the name of a profile. ``to`` holds a webhook, which needs a secret.
+        A folder cannot be the name of a profile. ``to`` holds a webhook, and there is no secret.
 
     Examples
     --------
@@ -281,7 +288,7 @@ def merge_listing(
             profile, known_class = _profile(feed.folder or name, kind, declared)
             page_class = f"{quote_name(profile)}.{known_class or kind.name}"
             if known_class is None and page_class not in begun:
-                statements.append("\n" * bool(statements) + kind.preamble(profile, match, tuple(to)))
+                statements.append("\n" * bool(statements) + kind.preamble(profile, match, tuple(to), secret))
             classes[feed.folder] = page_class
             begun.add(page_class)
         of = classes[feed.folder]
@@ -330,7 +337,7 @@ def watch_listing(
 
 
 @lru_cache(16)
-def _layout(kind: _Kind, match: str | None, to: tuple[str, ...]) -> str:
+def _layout(kind: _Kind, match: str | None, to: tuple[str, ...], secret: str | None) -> str:
     """Return the statements of a list of some name; to read and print them again took 5 ms for each folder."""
     domain, rule = quote_name(_SOME_NAME), quote_name(kind.rule(_SOME_NAME))
     where = f" WHERE {format_contains(kind.field, match)}" if match else ""
@@ -341,7 +348,7 @@ def _layout(kind: _Kind, match: str | None, to: tuple[str, ...]) -> str:
         selected=kind.selected,
         name=kind.name,
         trigger=trigger,
-        deliveries="".join(f" SET DELIVERY {delivery_text(each)}" for each in to),
+        deliveries="".join(f" SET DELIVERY {delivery_text(each, secret)}" for each in to),
     )
     parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{kind.name}{kind.fields};\n{told}")
     if parsed.errors:
@@ -409,7 +416,7 @@ def opml(feeds: Mapping[str, str], pages: Mapping[str, str], folders: Mapping[st
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
 
 
-def _opml(text: str, where: str, faults: list[str]) -> Iterator[_Found]:
+def _opml(text: str, where: str, faults: list[str], *, pages: bool) -> Iterator[_Found]:
     if any(piece[0].count("=") > _MOST_ATTRIBUTES for piece in re.finditer(r"[^<]+", text)):
         raise ListingError(f"{where} has an element with more than {_MOST_ATTRIBUTES} attributes")
     legal = with_legal_references(ILLEGAL.sub("", text))
@@ -419,8 +426,12 @@ def _opml(text: str, where: str, faults: list[str]) -> Iterator[_Found]:
     folders: dict[etree._Element, str] = {}
     for each in root.iter(*_OUTLINES):
         outline = _attributes(each)
-        if (url := outline.get("xmlurl", "")).strip():
-            yield each.sourceline or 0, _title(outline), url, _folder(each.getparent(), folders).strip()
+        url, line = outline.get("xmlurl", "").strip(), each.sourceline or 0
+        link = outline.get("url", "").strip() if not url and outline.get("type", "").lower() == "link" else ""
+        if link and not pages:
+            faults.append(f"{where}:{line}: {without_user(link)[:80]!r} is a page; {_IMPORT_PAGES}")
+        elif url or link:
+            yield line, _title(outline), url or link, _folder(each.getparent(), folders).strip()
 
 
 def _root(body: bytes, where: str, faults: list[str]) -> etree._Element:

@@ -29,11 +29,12 @@ def test_feeds_come_in_and_go_out_again(
 ) -> None:
     folder = tmp_path / "profiles"
     folder.mkdir()
+    monkeypatch.setenv("PROXYD_PROFILES", str(folder))
     assert main(["import", write(tmp_path, "feeds.opml", OPML), "--out", str(folder / "in.profile")]) == 0
-    assert capsys.readouterr().out == f"4 new sources in {folder / 'in.profile'}, 0 already there, 0 unreadable\n"
+    said = f"4 new sources in {folder / 'in.profile'}, 0 already there, 1 listed again, 0 left out\n"
+    assert capsys.readouterr().out == said
     assert main(["check", str(folder)]) == 0
     assert "2 profiles, 2 rules, 4 sources" in capsys.readouterr().out
-    monkeypatch.setenv("PROXYD_PROFILES", str(folder))
     assert main(["export"]) == 0
     outlines = list(ElementTree.fromstring(capsys.readouterr().out.split("\n", 1)[1]).iter("outline"))
     folders = {outline.attrib["text"]: len(outline) for outline in outlines if len(outline)}
@@ -52,7 +53,9 @@ def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixtu
     listed = "# mine\nhttps://example.org/a\n\nhttps://example.org/b\n"
     assert main(["import", write(tmp_path, "urls.txt", listed), "--name", "Pages"]) == 0
     printed, told = capsys.readouterr()
-    assert told == "2 new sources, 0 already there, 0 unreadable\n"
+    counts, advice = told.splitlines()
+    assert counts == "2 new sources printed, 0 already there, 0 left out"
+    assert advice.startswith("nothing is watched by that: `--out profiles/FILE.profile` writes it")
     assert printed.count("CREATE SOURCE") == 2
     assert '"example.org 2"' in printed
     assert 'CREATE DOMAIN "Pages"' in printed
@@ -109,13 +112,52 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "none" / "a.profile"
-    assert main(["import", write(tmp_path, "u.txt", "https://example.org/a"), "--out", str(out)]) == 1
-    assert f"{out} cannot be written" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("out", "said"), [("none/a.profile", "there is no such folder"), ("a.opml", "profiles are files that end with")]
+)
+def test_a_file_that_nobody_would_read_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, said: str
+) -> None:
+    file = tmp_path / out
+    assert main(["import", write(tmp_path, "u.txt", "https://example.org/a"), "--out", str(file)]) == 1
+    assert f"{file}: {said}" in capsys.readouterr().err
+    assert not file.exists()
 
 
-def test_an_import_is_repeated_and_adds_only_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_into_another_folder_says_which_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.profile"
+    assert main(["import", write(tmp_path, "u.txt", "https://example.org/a"), "--out", str(out)]) == 0
+    assert f"{out} is not watched: the daemon here reads the profiles in" in capsys.readouterr().out
+
+
+def test_an_import_tells_a_webhook_with_its_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = write(tmp_path, "u.txt", "https://example.org/a")
+    assert main(["import", listed, "--to", "https://hook.example/"]) == 1
+    assert "--secret" in capsys.readouterr().err
+    assert main(["import", listed, "--to", "https://hook.example/", "--secret", "SECRET_HOOK"]) == 0
+    assert "WEBHOOK 'https://hook.example/' SECRET ENV 'SECRET_HOOK'" in capsys.readouterr().out
+
+
+def test_the_pages_of_an_export_are_named_and_taken_back_as_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROXYD_PROFILES", str(tmp_path))
+    outlines = '<outline type="rss" text="a" xmlUrl="https://a.example/feed"/>\n<outline type="link" text="c" url="https://c.example/"/>'
+    listed = write(tmp_path, "sources.opml", f"<opml><body>{outlines}</body></opml>")
+    assert main(["import", listed, "--out", str(tmp_path / "feeds.profile")]) == 0
+    assert (
+        "sources.opml:2: 'https://c.example/' is a page; import the list once more, with --pages"
+        in capsys.readouterr().out
+    )
+    assert main(["import", listed, "--pages", "--name", "Pages", "--out", str(tmp_path / "pages.profile")]) == 0
+    assert "1 new source in" in capsys.readouterr().out
+    assert """OF "Pages".WEBPAGE AT 'https://c.example/'""" in (tmp_path / "pages.profile").read_text(encoding="utf-8")
+
+
+def test_an_import_is_repeated_and_adds_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROXYD_PROFILES", str(tmp_path))
     out, mine = tmp_path / "in.profile", tmp_path / "mine.profile"
     mine.write_text(
         """CREATE DOMAIN "D" AS CLASS::PAGE; CREATE SOURCE "Same" OF PAGE AT 'https://example.org/b';""",
@@ -126,13 +168,13 @@ def test_an_import_is_repeated_and_adds_only_what_is_new(tmp_path: Path, capsys:
     assert capsys.readouterr().out.startswith(f"3 new sources in {out}, 1 already there")
     first = out.read_text(encoding="utf-8")
     assert main(arguments) == 0
-    assert capsys.readouterr().out == "0 new sources, 4 already there, 0 unreadable\n"
+    assert capsys.readouterr().out == "0 new sources, 4 already there, 1 listed again, 0 left out\n"
     assert out.read_text(encoding="utf-8") == first
     write(tmp_path, "feeds.opml", OPML.replace("org/b", "org/new").replace("feed:https", "mailto:x"))
     out.write_text(f"-- mine\n{first}", encoding="utf-8")
     assert main(arguments) == 0
     *_, count, fault = capsys.readouterr().out.splitlines()
-    assert count == f"1 new source in {out}, 2 already there, 1 unreadable"
+    assert count == f"1 new source in {out}, 2 already there, 1 listed again, 1 left out"
     assert "feeds.opml:4: 'mailto:x://example.org/c' is not an http or https address" in fault
     text = out.read_text(encoding="utf-8")
     assert text.startswith(f"-- mine\n{first}")
