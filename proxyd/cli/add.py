@@ -96,8 +96,7 @@ async def add(options: argparse.Namespace) -> int:
     found = await discover(settings, options.address, way, reads=reads, value=value)
     outcome = found.outcome
     if not outcome.kind.is_success and not options.site:
-        place = " (here: --css '.price')" if options.price and value is None and outcome.status == 200 else ""
-        raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}{place}")
+        raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}{_remedy(options, outcome)}")
     if value is not None and (why := why_no_value(outcome, is_number=options.price)) is not None:
         raise NotFoundError(f"nothing was read at {options.css} of {options.address}: {why}")
     text, known = await _text_to_edit(options)
@@ -126,6 +125,16 @@ async def add(options: argparse.Namespace) -> int:
                 ["its news are on the dashboard and in `proxyd notifications --follow`; --to ADDRESS sends them"]
             )
     return 0
+
+
+def _remedy(options: argparse.Namespace, outcome: ProbeOutcome) -> str:
+    """Return what to try where an address cannot be watched, or nothing."""
+    host, secure = options.address.partition("://")[2], options.address.startswith("https://")
+    if secure and "WRONG_VERSION_NUMBER" in outcome.detail:  # so OpenSSL calls an answer in plain HTTP
+        return f" (it speaks no https: write http://{host})"
+    if options.price and options.css is None and outcome.status == 200:
+        return " (here: --css '.price')"
+    return ""
 
 
 def _refuse_contradictions(options: argparse.Namespace) -> None:

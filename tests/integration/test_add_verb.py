@@ -260,7 +260,7 @@ def test_a_file_whose_last_statement_is_open_takes_one_more(origin: str, file: P
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["example.org/feed"], "'example.org/feed' is not an address; it starts with https:// or http://"),
+        (["ftp://example.org"], "'ftp://example.org' is not an address; it starts with https:// or http://"),
         (["{}/gone"], "{}/gone cannot be watched: status 404"),
         (
             ["{}/feed", "--to", "https://hook.example/", "--dry-run"],
@@ -279,6 +279,17 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert main(["add", *(each.format(origin) for each in arguments)]) != 0
     assert said.format(origin) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scheme", ["https://", ""])
+def test_an_address_that_speaks_no_https_is_told_with_http(
+    origin: str, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    address = origin.removeprefix("http://")
+    assert main(["add", f"{scheme}{address}/feed"]) == 1
+    said = capsys.readouterr().err
+    assert f"https://{address}/feed cannot be watched" in said
+    assert f"(it speaks no https: write http://{address}/feed)" in said
 
 
 def test_a_file_with_an_error_stays_as_it_is(origin: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:

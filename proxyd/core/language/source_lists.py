@@ -22,7 +22,13 @@ from proxyd.core.language.syntax.nodes import CreateSource, Located, Parsed, Sou
 from proxyd.core.language.syntax.parser import MAX_SENT_BYTES, parse
 from proxyd.core.language.syntax.quoting import format_contains, quote_name, quote_text
 from proxyd.core.language.syntax.statement_syntax import format_parsed
-from proxyd.core.language.syntax.value_checks import WITHOUT_USER, address_problem, plain_address, without_user
+from proxyd.core.language.syntax.value_checks import (
+    WITHOUT_USER,
+    address_problem,
+    meant_address,
+    plain_address,
+    without_user,
+)
 from proxyd.core.language.watch_wishes import WatchOptions, WatchWish, delivery_text, watch_text
 from proxyd.core.model.profile import Declaration, plain_name
 from proxyd.core.texts.charsets import DocumentKind, decode
@@ -231,7 +237,9 @@ def read_listed(found: Iterable[tuple[int, str, str, str]], where: str, wrong: S
     for line, title, written, folder in found:
         url = plain_address(written)
         if (problem := address_problem(url)) is not None:
-            said = f"{without_user(written.strip())[:80]!r} is not an http or https address; correct or remove it"
+            meant = meant_address(written)
+            remedy = f"write {meant!r}" if address_problem(meant) is None else "correct or remove it"
+            said = f"{without_user(written.strip())[:80]!r} is not an http or https address; {remedy}"
             faults.append(f"{where}:{line}: {said if problem != WITHOUT_USER else _with_user(url)}")
         else:
             repeated += url in feeds

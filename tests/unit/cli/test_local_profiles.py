@@ -93,9 +93,10 @@ def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pyte
             "in.opml:1: 'javascript:alert(1)' is not an http or https",
         ),
         ("a\nc", "in.opml:2: 'c' is not an http or https address"),
+        ("b.example/c", "in.opml:1: 'b.example/c' is not an http or https address; write 'https://b.example/c'"),
         ("a\n" * 30, "in.opml: and 10 more"),
     ],
-    ids=["empty", "no outline", "cut off", "entities", "ftp", "script", "a later line", "many"],
+    ids=["empty", "no outline", "cut off", "entities", "ftp", "script", "a later line", "no scheme", "many"],
 )
 def test_what_cannot_be_imported_is_named(
     text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -20,8 +20,9 @@ from proxyd.core.language.syntax.nodes import (
     StatementKind,
     Unread,
 )
+from proxyd.core.language.syntax.quoting import quote_text
 from proxyd.core.language.syntax.readers import READER_KINDS
-from proxyd.core.language.syntax.value_checks import Values
+from proxyd.core.language.syntax.value_checks import Values, is_mail, meant_address
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import (
@@ -241,8 +242,17 @@ def check_receivers(
         if isinstance(each.value, ReceiverName) and each.value.receiver not in receivers:
             name = each.value.receiver
             if not unread.hides(StatementKind.RECEIVER, name):
-                hint = reporter.hint(name, receivers) or " Declare it with CREATE RECEIVER."
+                hint = reporter.hint(name, receivers) or _remedy(name)
                 reporter.error(f"there is no receiver {name!r}.{hint}", each.span)
+
+
+def _remedy(name: str) -> str:
+    """Return how to write what has been taken for the name of a receiver."""
+    if is_mail(name):
+        return f" Write MAIL {quote_text(name)} for the address."
+    address = meant_address(name)
+    more = "" if address == name else f", or write {address!r} for a webhook"
+    return f" Declare it with CREATE RECEIVER{more}."
 
 
 def has_receiver(deliveries: Iterable[Located[Delivery]]) -> bool:

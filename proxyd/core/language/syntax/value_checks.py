@@ -31,6 +31,7 @@ _BREAKS = str.maketrans("", "", "\t\r\n")  # as browsers do: mail programs break
 _FEED_SCHEME = re.compile(
     r"(?:feed|rss|pcast|podcast|itpc):(?://)?(?=https?:)|(?:feed|rss|pcast|podcast|itpc)://", re.I
 )
+_WITHOUT_SCHEME = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+)(?::[0-9]+)?(?:[/?#].*)?", re.S)
 _USER = re.compile(r"//[^/?#]*@")
 WITHOUT_USER = "an address must not hold a user or password"
 
@@ -105,9 +106,20 @@ def plain_address(text: str) -> str:
         return url
 
 
+def meant_address(text: str) -> str:
+    """Return an address as ``plain_address`` does, and one that somebody wrote without a scheme with https.
+
+    >>> meant_address("example.org/feed"), meant_address("feed.xml?"), meant_address("me@example.org")
+    ('https://example.org/feed', 'https://feed.xml?', 'me@example.org')
+    """
+    url = plain_address(text)
+    secure = plain_address(f"https://{url}") if _WITHOUT_SCHEME.fullmatch(url) else url
+    return secure if address_problem(secure) is None else url
+
+
 def address_to_watch(text: str, *, of_site: bool = False) -> str:
     """Return the address that someone asks to watch; raises ``ConfigError`` if it cannot be asked."""
-    url = plain_address(text)
+    url = meant_address(text)
     problem = address_problem(url, of_site=of_site)
     if problem == WITHOUT_USER:
         raise ConfigError([f"{problem}; declare it as a source without them, with AUTH BASIC 'user' SECRET ENV '...'"])
@@ -209,7 +221,7 @@ class Values:
         """Report an address that is not an absolute one of http or https, or that contains credentials."""
         problem = address_problem(url, of_site=of_site)
         if problem:
-            plain = plain_address(url)
+            plain = meant_address(url)
             can_be_meant = address_problem(plain) is None
             example = "tcp://db.example.org:5432" if _is_connection(url) and of_site else "https://example.org/feed"
             such = f"write {plain!r}" if can_be_meant else f"expected an address such as {example!r}"

@@ -199,9 +199,7 @@ def test_an_address_with_a_password_is_named_and_left_out(written: str) -> None:
     assert "pw" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "written", ["ftp://x.example/", "http://", "http://\u2028.example/", "x.example", "http://h:99999/"]
-)
+@pytest.mark.parametrize("written", ["ftp://x.example/", "http://", "http://\u2028.example/", "x", "http://h:99999/"])
 def test_what_can_be_no_address_is_named(written: str) -> None:
     listed = read_listing(f"http://a.example/\n{written}\n".encode(), "list")
     assert (len(listed.feeds), len(listed.unreadable)) == (1, 1)

@@ -52,6 +52,11 @@ def test_what_was_checked_before_follows_a_change_of_its_receiver() -> None:
     }
 
 
+def test_an_address_without_a_scheme_is_not_taken_for_a_receiver() -> None:
+    (error,) = check_parsed([parse("WATCH 'https://example.org/feed' TELL \"hook.example/x\";")]).errors
+    assert error.message.endswith("Declare it with CREATE RECEIVER, or write 'https://hook.example/x' for a webhook.")
+
+
 def test_what_uses_no_receiver_is_not_checked_again_when_one_changes() -> None:
     others = parse("WATCH 'https://example.org/feed' AS \"r\" TELL MAIL 'me@example.org';")
     first = check_parsed([others, TEAM[0]])
