@@ -173,6 +173,17 @@ async def _listen_publicly(runner: web.AppRunner, settings: ApiSettings) -> Asyn
         yield [f"{address[0]}:{address[1]}" for address in addresses]
 
 
+def check_address(host: str, port: int) -> None:
+    """Raise ``ConfigError`` if nothing can listen at an address, before a start that is refused has made folders."""
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as listening:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind(address)
+    except OSError as error:
+        raise ConfigError([f"listen: {host}:{port}: {_why(error)}"]) from error
+
+
 def _why(error: OSError) -> str:
     """Return why the API cannot listen on an address, without repeating the address."""
     if error.errno == errno.EADDRINUSE:

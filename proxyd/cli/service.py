@@ -39,10 +39,13 @@ def serve(options: argparse.Namespace) -> int:
     import asyncio
 
     with without("rich"):  # structlog would load it, and Pygments, for tracebacks that the log has plain
+        from proxyd.app.server import check_address
         from proxyd.base import log
 
     settings = settings_of(options, role=options.role)
     settings.check_roles()
+    if not settings.nats and not (settings.database_path and settings.database_path.exists()):
+        check_address(*settings.listen_address)  # of a database that is there, its lock says who has it
     _make_profiles_folder(settings)
     log.configure(settings.log_format, settings.log_level)
     errors: list[ProxydError] = []
@@ -64,7 +67,8 @@ def _make_profiles_folder(settings: Settings) -> None:
     try:
         settings.profiles.mkdir()
     except OSError as error:
-        raise ConfigError([f"profiles: {settings.profiles} cannot be made ({error.strerror or error})"]) from error
+        folder = settings.profiles.absolute()
+        raise ConfigError([f"the folder {folder} cannot be made ({error.strerror or error})"]) from error
     print(f"proxyd: made the folder {settings.profiles.absolute()} for your profiles", file=sys.stderr)
 
 

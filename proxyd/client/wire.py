@@ -221,7 +221,8 @@ def unreachable(where: str, error: BaseException) -> UnreachableError:
     """
     if isinstance(getattr(error, "os_error", error), PermissionError):
         return UnreachableError(f"{where} may not be opened by you; run this as the user who runs the daemon")
-    return UnreachableError(f"no daemon answers at {where}; start one with `proxyd serve`")
+    elsewhere = "" if "://" in where else "; if one runs in another folder, call this there or with --url; otherwise"
+    return UnreachableError(f"no daemon answers at {where}{elsewhere or ';'} start one with `proxyd serve`")
 
 
 def key_header(key: str | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 from typing import cast
@@ -49,6 +50,7 @@ def serving(errors: list[ProxydError], monkeypatch: pytest.MonkeyPatch, folder: 
         raise ExceptionGroup("tasks", errors)
 
     monkeypatch.setenv("PROXYD_DATABASE", str(folder / "p.db"))
+    monkeypatch.setenv("PROXYD_LISTEN", "127.0.0.1:0")
     monkeypatch.setattr("proxyd.cli.service._serve_daemon", fail)
     monkeypatch.setattr("proxyd.base.log.configure", lambda *_: None)
     return main(["serve"])
@@ -77,6 +79,17 @@ def test_an_empty_folder_gets_a_folder_for_profiles(
     assert made not in capsys.readouterr().err
 
 
+def test_a_start_that_is_refused_makes_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("PROXYD_LISTEN", f"127.0.0.1:{taken.getsockname()[1]}")
+        assert main(["serve"]) == 1
+    assert "the address is in use; stop the program that listens there" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("in_file", [True, False])
 def test_a_folder_that_somebody_has_named_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_file: bool
@@ -90,6 +103,14 @@ def test_a_folder_that_somebody_has_named_is_not_made(
     assert not list(tmp_path.glob("pr*files"))
 
 
+def test_where_no_daemon_answers_another_folder_is_thought_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sources"]) == 3
+    assert "; if one runs in another folder, call this there or with --url; otherwise" in capsys.readouterr().err
+
+
 def test_where_no_folder_can_be_made_the_reason_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +121,7 @@ def test_where_no_folder_can_be_made_the_reason_is_said(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     assert serving([FULL], monkeypatch, tmp_path) == 1
-    assert capsys.readouterr().err == "proxyd: profiles: profiles cannot be made (Permission denied)\n"
+    assert capsys.readouterr().err == f"proxyd: the folder {tmp_path}/profiles cannot be made (Permission denied)\n"
 
 
 def test_the_journal_gets_no_text_of_a_profile(
