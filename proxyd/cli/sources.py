@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _MOST_NAMED = 10
+_OF_NEW = ("first contact", "first day")  # the reasons of probes of a source whose rate is hardly known
 _SOURCE = argument("source", "name of the source, or of a rule with one source")
 
 
@@ -82,7 +83,13 @@ def plan(options: argparse.Namespace) -> int:
         options,
         probes,
         ["at", "source", "reason", "rule", "items/day"],
-        lambda p: [p["at"], p["source"], p["reason"], p["rule"] or "-", f"{p['rate_per_day']:.2f}"],
+        lambda p: [
+            p["at"],
+            p["source"],
+            p["reason"],
+            p["rule"] or "-",
+            _rate(p["rate_per_day"], is_learning=p["reason"] in _OF_NEW),
+        ],
         empty="no probe is planned",
     )
 
@@ -124,12 +131,21 @@ def _source_row(source: SourceListed) -> list[str]:
     at, reason = (planned["at"], planned["reason"]) if planned else ("-", source["blocked_by"] or "-")
     return [
         source["source"],
-        f"{source['rate_per_day']:.2f}",
+        shown_rate(source),
         at,
         reason,
         str(source["failures"]),
         last_outcome(source),
     ]
+
+
+def shown_rate(source: SourceListed) -> str:
+    """Return the items a day; of a new source nothing is known, and the figure would be that of the other sources."""
+    return _rate(source["rate_per_day"], is_learning=source["learning"])
+
+
+def _rate(per_day: float, *, is_learning: bool) -> str:
+    return "learning" if is_learning else f"{per_day:.2f}"
 
 
 def last_outcome(source: SourceListed, most: int = 2000) -> str:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from proxyd.base.metrics import SHARES, Samples
 from proxyd.cli.printed_answers import about, first_row
-from proxyd.cli.sources import item_title, last_outcome
+from proxyd.cli.sources import item_title, last_outcome, shown_rate
 from proxyd.core.texts.safe_text import visible_line
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _sources(seen: Seen, state: TopState, room: int) -> tuple[list[_Listing], li
         return [("", (), [], f"{searched}: {_waiting(seen)}")], []
 
     def cells(source: SourceListed) -> list[str]:
-        last, rate = source["last_probe"], f"{source['rate_per_day']:.2f}"
+        last, rate = source["last_probe"], shown_rate(source)
         times = [clock_time(last, seen.at) if last else "-", _next(source, seen.at)]
         return [source["source"], rate, *times, last_outcome(source, _CELL)]
 

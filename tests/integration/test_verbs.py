@@ -177,6 +177,13 @@ async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:
         assert (code, err.startswith(f"proxyd: {said}")) == (1, True), err
 
 
+async def test_no_rate_is_shown_of_a_source_that_is_new(shell: Shell) -> None:
+    for verb in ("sources", "plan"):
+        head, first, *_ = (await shell(verb))[1].splitlines()
+        assert "items/day" in head
+        assert "learning" in first.split(), first
+
+
 async def test_a_rule_with_one_source_stands_for_it(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "one.profile"
     file.write_text("WATCH 'https://one.example/' AS mine;", encoding="utf-8")

@@ -34,6 +34,7 @@ def listed(name: str, **changes: Any) -> Any:
         "last_outcome": "not_modified",
         "last_detail": "",
         "last_probe": "2026-01-31T11:30:00.000Z",
+        "learning": False,
         "rate_per_day": 4.0,
         "silent": [],
         "next_probe": probe,
