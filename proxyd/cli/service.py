@@ -13,7 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proxyd.base.interpreter import without
-from proxyd.cli.printed_answers import ask, client_of, print_answer, print_json, print_lines, settings_of, with_noun
+from proxyd.cli.printed_answers import (
+    about,
+    ask,
+    client_of,
+    print_answer,
+    print_json,
+    print_lines,
+    settings_of,
+    with_noun,
+)
 from proxyd.core.errors import ConfigError, ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, require_extra, verb
 
@@ -100,6 +109,7 @@ async def _greet(settings: Settings, built: Built) -> None:
         dashboard=f"{settings.dashboard}/",
         link=await _first_link(settings, built.queries),
         zone=settings.zone,
+        drain_s=settings.drain_timeout,
     )
     print_lines(lines)
 
@@ -210,6 +220,7 @@ def greeting(
     dashboard: str,
     link: str | None = None,
     zone: tzinfo | None = None,
+    drain_s: float = 10.0,
 ) -> Iterator[str]:
     """Yield the lines of the greeting; ``dashboard`` is its address, and ``link`` that for the first who signs in.
 
@@ -230,4 +241,4 @@ def greeting(
         yield f"dashboard: {dashboard} (who has no password gets a link: `proxyd person invite NAME --scope write`)"
     else:
         yield f"dashboard: {link} (opens once: choose the password of {_FIRST!r} there)"
-    yield "Ctrl-C ends it"
+    yield f"Ctrl-C ends it; it waits for probes and messages that are under way, {about(drain_s)} at most"

@@ -216,9 +216,9 @@ class Daemon:
             await self._drained.wait()
 
     async def _drain(self) -> None:
-        log.info("draining")
-        self._supervisor.stopping()
         loops, timeout_s = self._loops, self._settings.drain_timeout
+        log.info("draining", probes=len(loops.probes.under_way()), waits_at_most_s=timeout_s)
+        self._supervisor.stopping()
         loops.pushes.stop()
         loops.plan_loop.stop()
         loops.suspensions.stop()

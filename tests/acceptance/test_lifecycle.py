@@ -72,6 +72,7 @@ async def test_sigterm_lets_what_is_under_way_finish(tmp_path: Path) -> None:
         await eventually(lambda: w.receiver.arrivals["each"], "the delivery is under way")
         w.daemon.signal(signal.SIGTERM)
         await eventually(lambda: '"draining"' in w.daemon.log, "it drains")
+        assert '"waits_at_most_s": 60.0' in w.daemon.log
         status, _, body = await w.daemon.request("GET", "/readyz")
         assert (status, body["checks"]["serving"]) == (503, False)
         w.receiver.release.set()
