@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,8 @@ async def add(options: argparse.Namespace) -> int:
     way = Way(headers_of("\n".join(options.header or ())), is_rendered=options.browser, locale=options.locale)
     reads = "PRICE" if options.price else "SITE" if options.site else ""
     value = None if options.css is None else (options.css, bool(options.price))
+    if sys.stderr.isatty():  # reading a page twice, to see what differs, has taken 26 s
+        print(f"asking {visible_line(options.address, _LINE)}, which may take half a minute", file=sys.stderr)
     found = await discover(settings, options.address, way, reads=reads, value=value)
     outcome = found.outcome
     if not outcome.kind.is_success and not options.site:

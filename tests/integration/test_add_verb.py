@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
@@ -290,6 +291,15 @@ def test_an_address_that_speaks_no_https_is_told_with_http(
     said = capsys.readouterr().err
     assert f"https://{address}/feed cannot be watched" in said
     assert f"(it speaks no https: write http://{address}/feed)" in said
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_is_told_that_the_source_is_asked(
+    origin: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert main(["add", f"{origin}/gone"]) == 1
+    assert (f"asking {origin}/gone, which may take half a minute\n" in capsys.readouterr().err) == is_terminal
 
 
 def test_a_file_with_an_error_stays_as_it_is(origin: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
