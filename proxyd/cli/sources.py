@@ -260,7 +260,7 @@ def search(options: argparse.Namespace) -> int:
 
 
 def _found_row(item: ItemFound) -> list[str]:
-    title = (item["title"] or item["id"]) + (f": {item['text']}" if item["update"] else "")
+    title = (item["title"] or item["id"]) + (f": {item['text']}" if item["update"] and item["text"] else "")
     return [item["seen"], item["source"], f"{title} (gone)" if item["gone"] else title, item["link"] or "-"]
 
 

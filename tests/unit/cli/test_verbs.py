@@ -13,6 +13,8 @@ import pytest
 
 from proxyd.cli.main import main, make_parser
 from proxyd.cli.notifications import show
+from proxyd.cli.sources import _found_row
+from proxyd.client.types import ItemFound
 from proxyd.terminal.verbs import address, whole
 from tests.pages import options_of
 
@@ -209,3 +211,12 @@ def test_without_a_verb_the_help_is_shown(capsys: pytest.CaptureFixture[str]) ->
 def test_a_name_and_everything_are_not_confused(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments.split()) == 1
     assert "name a rule or a profile, or take --all for everything" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "shown"), [("2 lines more", "Page: 2 lines more"), ("", "Page")])
+def test_a_change_that_has_no_text_leaves_no_colon(text: str, shown: str) -> None:
+    item = ItemFound(
+        position=1, source="s", event=1, id="a", title="Page", text=text, link=None, came=None, seen="", gone=False,
+        update=True, read=False, starred=False,
+    )  # fmt: skip
+    assert _found_row(item)[2] == shown
