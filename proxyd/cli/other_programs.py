@@ -69,8 +69,8 @@ class Moved:
 def read_other_program(path: Path, *, pages: bool = False) -> Moved | SourceList:
     """Return what a file of another program holds, or the feeds of a list; a list may also come through a pipe.
 
-    If ``pages`` is set, the addresses of a list are pages. Raises ``ListingError``: it is damaged, or holds nothing that can be watched; ``ConfigError``: it cannot be read, or
-    is too large.
+    If ``pages`` is set, the addresses of a list are pages. Raises ``ListingError``: it is damaged, or holds nothing
+    that can be watched; ``ConfigError``: it cannot be read, or is too large.
     """
     from proxyd.config.bounded_files import read_at_most
     from proxyd.core.language import read_listing

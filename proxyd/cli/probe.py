@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _LINE = 160
-_PAGES_TOO = """A source that is not a feed can be followed as a page: `proxyd add ADDRESS` follows its text, and a
-class whose fields have FROM reads values or rows of it (docs/language.md)."""
 _SECRET_HEADERS = frozenset({"set-cookie"})
 
 
@@ -126,7 +125,14 @@ def _print(request: ProbeRequest, outcome: ProbeOutcome, trace: ProbeTrace, *, d
     if outcome.items and request.page_class is None:
         print(visible(watch_statement(outcome)))
     if outcome.kind is OutcomeKind.NOT_A_FEED and request.page_class is None:
-        print(_PAGES_TOO)
+        told = f"to follow its text: `{shlex.join(['proxyd', 'add', request.url])}`, or {_watch_of_page(request.url)}"
+        print_lines([told, "a class whose fields have FROM reads values or rows of it (docs/language.md)"])
+
+
+def _watch_of_page(url: str) -> str:
+    from proxyd.core.language.watch_wishes import WatchWish, watch_text
+
+    return watch_text(WatchWish(url, "PAGE"))
 
 
 def _line(item: Item) -> str:

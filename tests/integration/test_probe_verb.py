@@ -134,9 +134,10 @@ def test_a_feed_that_moved_for_good_is_declared_where_it_is(origin: str, capsys:
 
 def test_a_page_that_is_no_feed_can_be_followed_otherwise(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", f"{origin}/page"]) == 1
-    assert "`proxyd add ADDRESS`" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"to follow its text: `proxyd add {origin}/page`, or WATCH '{origin}/page' OF PAGE;\n" in said
     assert main(["probe", f"{origin}/none"]) == 1
-    assert "--pages" not in capsys.readouterr().out
+    assert "to follow its text" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("path", "says"), [("/page", "it links to the feeds"), ("/none", "status 404")])
