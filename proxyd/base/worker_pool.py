@@ -246,7 +246,7 @@ def _context() -> BaseContext:
 
 def _serve(pipe: Connection[Any, Any], function: Callable[..., object], name: str, memory_bytes: int) -> None:
     """Answer jobs until the pipe closes."""
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # sent to all at once; a job that ended so would count as a failed probe
     limit = _own_bytes() + memory_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

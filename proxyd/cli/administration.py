@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from proxyd.cli.printed_answers import ask, dashboard_of, print_answer, print_list, settings_of
 from proxyd.core.errors import ConfigError, NotFoundError, ProxydError, SilentError, StoreInUseError, UnreachableError
 from proxyd.core.texts.safe_text import visible
-from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, limit, verb
+from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, limit, until_hangup, verb
 
 if TYPE_CHECKING:
     from proxyd.client.types import TokenMade
@@ -29,6 +29,7 @@ DATABASE = Verb("db", "migrate, bring back, copy or vacuum the database", ["prox
 
 
 @verb("db migrate", "proxyd db migrate")
+@until_hangup
 async def migrate(options: argparse.Namespace) -> int:
     """Upgrade the database to the newest schema."""
     from proxyd.store.backups import migrate_database
@@ -65,6 +66,7 @@ async def bring_back(options: argparse.Namespace) -> int:
         JSON,
     ],
 )
+@until_hangup
 async def copy(options: argparse.Namespace) -> int:
     """Copy the database into an empty one, while no daemon runs."""
     from proxyd.store.backups import copy_database
@@ -104,6 +106,7 @@ def _size(path: Path | None) -> int:
         JSON,
     ],
 )
+@until_hangup
 async def backup(options: argparse.Namespace) -> int:
     """Write and check a copy of the database, with the profiles and settings beside it; the daemon may run."""
     from proxyd.store.backups import back_up, check_copy
@@ -158,6 +161,7 @@ def _newest_copy(settings: Settings) -> Path:
         JSON,
     ],
 )
+@until_hangup
 async def restore(options: argparse.Namespace) -> int:
     """Replace the database with a backup, while no daemon runs, and write the files in it that are missing here."""
     from proxyd.config.loading import settings_file

@@ -6,10 +6,9 @@ import asyncio
 import base64
 import hmac
 import json
-import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -63,25 +62,14 @@ SET DELIVERY WEBHOOK '{webhook}' SECRET FILE '{secret}';
 """
 
 
-def run_demo(duration_s: float, seed: int) -> _Results | None:
-    """Run the demo and return the measurements, or ``None`` after SIGTERM."""
+async def run_demo(duration_s: float, seed: int) -> _Results:
+    """Run the demo and return the measurements."""
     if duration_s < _SHORTEST_S:
         raise ProxydError(f"a demo of {duration_s:g} s shows nothing; give it {_SHORTEST_S:g} s or more")
     log.configure("auto", "warning")
     progress = _show_progress if sys.stderr.isatty() else _show_nothing
-    try:
-        with TemporaryDirectory(prefix="proxyd-demo-") as folder:
-            return asyncio.run(_until_terminated(run(Path(folder), duration_s, seed, progress)))
-    except asyncio.CancelledError:
-        return None
-
-
-async def _until_terminated(running: Coroutine[None, None, _Results]) -> _Results:
-    """Run to the end; SIGTERM cancels the run, so that nothing is left behind."""
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(running, name="demo")
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return task.result()
+    with TemporaryDirectory(prefix="proxyd-demo-") as folder:
+        return await run(Path(folder), duration_s, seed, progress)
 
 
 @dataclass(frozen=True, slots=True)

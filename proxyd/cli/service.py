@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from proxyd.cli.printed_answers import (
     with_noun,
 )
 from proxyd.core.errors import ConfigError, ProfileError, ProxydError, StoreError
-from proxyd.terminal.verbs import JSON, URL, argument, duration, require_extra, verb
+from proxyd.terminal.verbs import JSON, SEED, URL, argument, duration, require_extra, until_hangup, verb
 
 if TYPE_CHECKING:
     from proxyd.api.queries import Queries
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 
-_TERMINATED = 128 + signal.SIGTERM
 _FIRST = "admin"  # the name of the first who signs in
 _ROLE = argument(
     "--role",
@@ -128,18 +126,17 @@ async def _first_link(settings: Settings, queries: Queries) -> str | None:
     "proxyd demo --for 60s",
     takes=[
         argument("--for", "duration (default 60s)", dest="duration_s", type=duration, default=60.0, metavar="60s"),
-        argument("--seed", "seed of the feeds' rates and items", type=int, default=1),
+        argument("--seed", "seed of the feeds' rates and items", type=SEED, default=1),
         JSON,
     ],
 )
-def demo(options: argparse.Namespace) -> int:
+@until_hangup
+async def demo(options: argparse.Namespace) -> int:
     """Run proxyd offline against generated feeds and show the measurements."""
     from proxyd.cli.demo import run_demo
 
     with proxyd_errors():
-        results = run_demo(options.duration_s, options.seed)
-    if results is None:
-        return _TERMINATED
+        results = await run_demo(options.duration_s, options.seed)
     print(results.to_json() if options.json else results.to_text())
     return 0 if results.delivered.is_fine else 1
 

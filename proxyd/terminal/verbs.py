@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import wraps
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -35,6 +36,37 @@ def verb(name: str, *examples: str, takes: Sequence[Argument] = (), text: str = 
         return Verb(name, text or line[:1].lower() + line[1:], examples, run, takes)
 
     return make
+
+
+def until_hangup(run: Callable[[argparse.Namespace], Coroutine[Any, Any, int]]) -> _Run:
+    """Let SIGTERM and the end of the terminal cancel a verb, so that it removes its temporary files.
+
+    Other verbs just end: one that waits for a thread could not.
+    """
+
+    @wraps(run)
+    async def cancel_at_signal(options: argparse.Namespace) -> int:
+        import asyncio
+        import signal
+
+        loop, task, caught = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
+
+        def end(number: int) -> None:
+            caught.append(number)
+            if task is not None:
+                task.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+                loop.add_signal_handler(number, end, number)
+        try:
+            return await run(options)
+        except asyncio.CancelledError:
+            if not caught:
+                raise
+            return 128 + caught[0]
+
+    return cancel_at_signal
 
 
 def require_extra(module: str, extra: str) -> None:

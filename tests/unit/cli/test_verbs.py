@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from proxyd.cli import administration, service
 from proxyd.cli.main import main, make_parser
 from proxyd.cli.notifications import show
 from proxyd.cli.sources import _found_row
 from proxyd.client.types import ItemFound
-from proxyd.terminal.verbs import address, whole
+from proxyd.terminal.verbs import Verb, address, until_hangup, whole
 from tests.pages import options_of
 
 WITHOUT_JSON = {
@@ -220,3 +225,49 @@ def test_a_change_that_has_no_text_leaves_no_colon(text: str, shown: str) -> Non
         update=True, read=False, starred=False,
     )  # fmt: skip
     assert _found_row(item)[2] == shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_verb_that_a_signal_ends_leaves_no_temporary_files(number: signal.Signals, tmp_path: Path) -> None:
+    @until_hangup
+    async def work(_: argparse.Namespace) -> int:
+        with TemporaryDirectory(dir=tmp_path):
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        return 0
+
+    ended = work(argparse.Namespace())
+    assert not isinstance(ended, int)
+    assert (asyncio.run(ended), list(tmp_path.iterdir())) == (128 + number, [])
+
+
+def test_a_verb_goes_on_after_its_terminal_if_it_is_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    @until_hangup
+    async def work(_: argparse.Namespace) -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0)
+        return 7
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        ended = work(argparse.Namespace())
+        assert not isinstance(ended, int)
+        assert asyncio.run(ended) == 7
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    "each",
+    [service.demo, administration.backup, administration.restore, administration.copy, administration.migrate],
+    ids=lambda each: each.name,
+)
+def test_verbs_that_make_temporary_files_remove_them_at_a_signal(each: Verb) -> None:
+    assert hasattr(each.run, "__wrapped__")
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", "x", str(2**64)])
+def test_a_seed_that_is_none_is_refused_at_its_argument(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--seed", seed])
+    assert (ended.value.code, "argument --seed" in capsys.readouterr().err) == (2, True)
