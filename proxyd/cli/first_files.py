@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from shlex import quote
@@ -14,6 +15,9 @@ from proxyd.core.errors import ProxydError
 from proxyd.terminal.verbs import JSON, argument, flag, verb
 
 _SETTINGS, _PROFILE = Path("proxyd.toml"), Path("profiles/first.profile")
+# A line break, what is no UTF-8, and an end that systemd drops or takes for a line that goes on
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]|[ \\]\Z")
+_MOST_BYTES = 2**20  # of a unit
 _UNIT = Path(".config/systemd/user/proxyd.service")
 _OFFERED: dict[str, object] = {  # what many change, with what they may write
     "listen": "127.0.0.1:8080",
@@ -53,14 +57,18 @@ WATCH 'https://github.com/python/cpython/releases.atom' AS "Python"
 )
 def init(options: argparse.Namespace) -> int:
     """Write settings with comments and a first profile, and say what to do next."""
+    from proxyd.config.bounded_files import read_at_most
+
     folder = options.folder.expanduser().absolute()
+    if wrong := [each for each in (str(folder), *_program()) if _UNSAFE.search(each)]:
+        raise ProxydError(f"{wrong[0]!r} cannot be written into files and commands: rename the folder")
     files = {folder / _SETTINGS: settings_text()}
     if not list((folder / "profiles").glob("*.profile")):
         files[folder / _PROFILE] = _FIRST_PROFILE
     unit = Path.home() / _UNIT
     if options.systemd:
         files[unit] = unit_text(folder, _program())
-    if unit in files and unit.exists() and unit.read_text(encoding="utf-8") != files[unit]:
+    if unit in files and unit.exists() and read_at_most(unit, _MOST_BYTES) != files[unit].encode():
         raise ProxydError(f"{unit} exists already and is another one: delete it, or leave out --systemd")
     written = [path for path, text in files.items() if _write(path, text)]
     kept = [path for path in files if path not in written]

@@ -114,6 +114,28 @@ def test_the_unit_of_another_folder_stays(tmp_path: Path, home: Path, capsys: py
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.parametrize("options", [[], ["--systemd"]], ids=["files", "unit"])
+@pytest.mark.parametrize("name", ["a\nExecStart=b", "a\tb", "a\udcff", "a\x9b", "end ", "end\\"], ids=ascii)
+def test_a_folder_that_a_unit_cannot_name_is_refused(
+    name: str, options: list[str], tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(tmp_path / name), *options]) == 1
+    assert "cannot be written into files and commands: rename the folder" in capsys.readouterr().err
+    assert (home.exists(), (tmp_path / name).exists()) == (False, False)
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"# another\n"], ids=["no UTF-8", "text"])
+def test_another_unit_stays_whatever_it_holds(
+    body: bytes, tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unit = home / ".config/systemd/user/proxyd.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_bytes(body)
+    assert main(["init", str(tmp_path / "one"), "--systemd"]) == 1
+    assert f"{unit} exists already and is another one" in capsys.readouterr().err
+    assert unit.read_bytes() == body
+
+
 def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert main(["init", str(tmp_path / "file")]) == 1
@@ -121,7 +143,9 @@ def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("name", ["proxyd", ODD_FOLDER])
+@pytest.mark.parametrize(
+    "name", ["proxyd", ODD_FOLDER, ' it\'s; "a" \\x20 %h ${HOME} #1', "a\u00a0b \u202e"], ids=ascii
+)
 def test_systemd_finds_nothing_wrong_with_the_unit(name: str, tmp_path: Path) -> None:
     program, unit = Path("opt/of 100% $HOME \u2603/bin/proxyd"), Path("etc/systemd/system/proxyd.service")
     for each in (program, Path("bin/kill")):
