@@ -82,7 +82,9 @@ async def _upgrade(settings: Settings) -> dict[str, Any] | None:
 
 
 def _upgrade_lines(settings: Settings, upgrade: Mapping[str, Any] | None) -> list[str]:
-    name = settings.database_shown
+    name, path = settings.database_shown, settings.database_path
+    if path is not None and (not path.exists() or not path.stat().st_size):
+        return [f"note: {name} is made by the next start"]
     if upgrade is None:
         return [f"note: {name} needs no upgrade"]
     if upgrade["copy"] is None:
@@ -223,7 +225,7 @@ def _acceptance_times_here(database: Path | None) -> dict[str, _Accepted]:
 
 def _read_here(database: Path | None, query: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query on a database file; none if the file is missing or of another version."""
-    if database is None or not database.exists():
+    if database is None or not database.is_file():
         return []
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as opened:
         return opened.execute(query).fetchall()

@@ -143,10 +143,15 @@ async def upgrade_of(database: str | Path) -> Upgrade | None:
 
 
 def _upgrade_of_file(database: Path) -> Upgrade | None:
-    if not database.is_file():
+    if not database.exists():
         return None
-    with store_errors(), _reading(database) as connection:
-        return find_upgrade(connection)
+    if not database.is_file():  # a pipe would be waited for
+        raise StoreError(f"{database} is not a file; name another one in the setting database")
+    with store_errors():
+        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            _refuse_programs(database, opened)
+        with _reading(database) as connection:
+            return find_upgrade(connection)
 
 
 def _reading(database: Path) -> AbstractContextManager[Connection]:
@@ -308,13 +313,8 @@ def check_file(path: Path, over: Event | None = None) -> None:
         raise NotFoundError(f"{path}: no such file; name one that `proxyd backup` wrote")
     with store_errors(), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         end_when(over, connection)
-        try:
-            _refuse_programs(path, connection)
-            said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
-                raise
-            raise StoreError(f"{path} is not a database of proxyd") from error
+        _refuse_programs(path, connection)
+        said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if said != "ok":
             raise StoreError(f"{path} is damaged: {said}; use another backup")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
@@ -326,9 +326,14 @@ def check_file(path: Path, over: Event | None = None) -> None:
 
 def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
     """Raise ``StoreError`` if a file does what no database of proxyd does: it would run in the daemon ever after."""
-    programs = connection.execute(
-        "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
-    )
+    try:
+        programs = connection.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
+        ).fetchall()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        raise StoreError(f"{path} is not a database of proxyd") from error
     found = next((row for row in programs if row[2] not in WORDS_IN_SQLITE), None)
     if found is not None:
         raise StoreError(f"{path} holds the {found[0]} {visible(str(found[1]))[:60]!r}, which proxyd did not make")

@@ -117,7 +117,8 @@ def revision_of(connection: Connection) -> str | None:
     """Return the schema revision of the tables, or ``None`` if there are none."""
     if not inspect(connection).has_table(_TABLE.name):
         return None
-    return connection.scalar(select(_TABLE.c.version_num))
+    found = connection.scalar(select(_TABLE.c.version_num))
+    return None if found is None else str(found)  # SQLite keeps a number in a column of texts
 
 
 def migration_config(connection: Connection) -> Config:

@@ -277,6 +277,43 @@ def test_a_database_that_cannot_be_copied_is_not_upgraded(database: Path, say: S
     assert f"{database} cannot be copied before it is upgraded" in err
 
 
+@pytest.mark.parametrize("body", [None, b""], ids=["missing", "empty"])
+def test_check_says_that_a_database_will_be_made(database: Path, say: Say, body: bytes | None) -> None:
+    database.unlink(missing_ok=True)
+    if body is not None:
+        database.write_bytes(body)
+    code, out, _ = say("check", "--upgrade")
+    assert (code, out.splitlines()[0]) == (0, f"note: {database} is made by the next start")
+
+
+@pytest.mark.parametrize("kind", ["text", "pipe", "directory", "view"])
+def test_check_refuses_what_is_no_database_of_proxyd(database: Path, say: Say, kind: str) -> None:
+    database.unlink(missing_ok=True)
+    if kind == "text":
+        database.write_bytes(b"not a database " * 1000)
+    elif kind == "pipe":
+        os.mkfifo(database)
+    elif kind == "directory":
+        database.mkdir()
+    else:
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("CREATE VIEW alembic_version AS SELECT 1 AS version_num")
+    code, out, err = say("check", "--upgrade")
+    view = "holds the view 'alembic_version', which proxyd did not make"
+    said = {"text": "is not a database of proxyd", "view": view}
+    reason = said.get(kind, "is not a file; name another one in the setting database")
+    assert (code, out, err) == (1, "", f"proxyd: {database} {reason}\n")
+
+
+def test_check_reads_the_schema_of_a_database_that_has_a_number(database: Path, say: Say) -> None:
+    database.unlink(missing_ok=True)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE alembic_version AS SELECT 9999 AS version_num")
+        connection.commit()
+    code, _, err = say("check", "--upgrade")
+    assert (code, "a newer proxyd created them" in err) == (1, True)
+
+
 def test_check_says_what_an_upgrade_will_change(database: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     former_file(V0_1, database)
     monkeypatch.setenv("PROXYD_PROFILES", str(database.parent))
