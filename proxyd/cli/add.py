@@ -496,14 +496,26 @@ def _texts(
     if file is None:  # only the daemon knows receivers by name
         known = tuple(each for each in watch.deliveries if not isinstance(each.value, ReceiverName))
         return [SourceText("the arguments", _written(*source, replace(watch, deliveries=known)))]
+    return [SourceText(text.file, _edited(text, old, source, watch)), *_others_in_folder(file)]
+
+
+def _edited(text: SourceText, old: Watch | None, source: Sequence[Statement], watch: Watch) -> str:
+    """Return a file's text with each statement in the place of the one that it edits, or else before the WATCH."""
+    from proxyd.core.language import is_edit
+
     if old is None:
         gap = "\n" if text.text and not text.text.endswith("\n\n") else ""
-        new = f"{text.text}{';' if _ends_open(text) else ''}{gap}{_written(*source, watch)}\n"
-    else:
-        rest = text.text[old.span.stop :]
+        return f"{text.text}{';' if _ends_open(text) else ''}{gap}{_written(*source, watch)}\n"
+    known = _statements(text)
+    edits = [([each], place) for each in source for place in known if is_edit(each, place)]
+    added = [each for each in source if not any(is_edit(each, place) for place in known)]
+    edits.append(([*added, watch], old))
+    new = text.text
+    for statements, place in sorted(edits, key=lambda edit: edit[1].span.start, reverse=True):
+        rest = new[place.span.stop :]
         end = ";" if rest.lstrip().startswith(";") else ""
-        new = text.text[: old.span.start] + _written(*source, watch).removesuffix(end) + rest
-    return [SourceText(text.file, new), *_others_in_folder(file)]
+        new = new[: place.span.start] + _written(*statements).removesuffix(end) + rest
+    return new
 
 
 def _others_in_folder(file: Path) -> list[SourceText]:

@@ -33,7 +33,7 @@ class Origin(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         is_member = self.path == "/member" and self.headers.get("Cookie") == "sid=42"
-        body = b"<p>Balance 7</p>" if is_member else PAGES.get(self.path, b"")
+        body = b"<p>Balance 7</p>" if is_member else PAGES.get(self.path.partition("?")[0], b"")
         body = b"<p>Terms of use</p><p>%d views today</p>" % next(LOADS) if self.path == "/counter" else body
         self.send_response(200 if body else 404)
         self.send_header("Content-Length", str(len(body)))
@@ -160,6 +160,42 @@ def test_a_value_is_followed_where_it_stands(
     text = " ".join(file.read_text().split())
     assert f"value:{reads} FROM CSS 'b')" in text
     assert text.endswith(f'AS "Lamp"{compares};')
+
+
+def test_another_place_of_a_value_takes_the_place_of_the_one_before(origin: str, file: Path) -> None:
+    file.write_text("-- mine\n\n", encoding="utf-8")
+    for selector, digest in [("b", []), ("i", ["--digest", "hourly"]), ("h1", [])]:
+        assert main(["add", f"{origin}/lamp", "--css", selector, *digest, "--file", str(file)]) == 0
+    name = f"{origin}/lamp".removeprefix("http://")
+    assert file.read_text(encoding="utf-8") == (
+        f"-- mine\n\nCREATE DOMAIN \"{name}\" AS\nCLASS::VALUE(\n  value:String FROM CSS 'h1');\n\n"
+        f"WATCH '{origin}/lamp' OF \"{name}\".VALUE DIGEST EVERY 1 HOUR;\n"
+    )
+
+
+def test_a_new_cookie_takes_the_place_of_the_old_one(origin: str, file: Path) -> None:
+    for cookie in ("a=1", "a=2"):
+        assert main(["add", f"{origin}/page", "--header", f"Cookie: {cookie}", "--file", str(file)]) == 0
+    text = file.read_text(encoding="utf-8")
+    assert (text.count("CREATE SOURCE"), "a=1" in text, "'a=2'" in text) == (1, False, True)
+
+
+def test_an_edit_takes_nothing_from_a_source_that_has_more_options(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["add", f"{origin}/page", "--header", "Cookie: a=1", "--file", str(file)]) == 0
+    written = file.read_text(encoding="utf-8").replace("'a=1'", "'a=1' ROBOTS IGNORE")
+    file.write_text(written, encoding="utf-8")
+    capsys.readouterr()
+    assert main(["add", f"{origin}/page", "--header", "Cookie: a=2", "--file", str(file)]) == 1
+    assert "is declared twice" in capsys.readouterr().err
+    assert file.read_text(encoding="utf-8") == written
+
+
+def test_values_of_two_pages_that_differ_in_their_query_have_two_domains(origin: str, file: Path) -> None:
+    for number, selector in [(1, "b"), (2, "h1")]:
+        assert main(["add", f"{origin}/lamp?id={number}", "--css", selector, "--file", str(file)]) == 0
+    assert file.read_text(encoding="utf-8").count("CREATE DOMAIN") == 2
 
 
 def test_a_page_that_is_watched_does_not_become_a_value_unasked(

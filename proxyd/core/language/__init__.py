@@ -16,6 +16,7 @@ from proxyd.core.language.checking.watches import deliveries_of as deliveries_of
 from proxyd.core.language.checking.watches import expand as expand
 from proxyd.core.language.checking.watches import find_watch as find_watch
 from proxyd.core.language.checking.watches import in_profiles as in_profiles
+from proxyd.core.language.checking.watches import is_edit as is_edit
 from proxyd.core.language.checking.watches import options_kept as options_kept
 from proxyd.core.language.checking.watches import with_options_of as with_options_of
 from proxyd.core.language.checking.word_conditions import condition_in_words as condition_in_words

@@ -199,7 +199,8 @@ def _domain_of(wish: WatchWish) -> str:
     if wish.name is not None:
         return wish.name
     parts = urlsplit(wish.url)
-    return re.sub(r"[\x00-\x1f]", "", f"{parts.netloc}{parts.path}".rstrip("/")) or "page"
+    query = f"?{parts.query}" if parts.query else ""  # of two pages that differ in it, each has its own
+    return re.sub(r"[\x00-\x1f]", "", f"{parts.netloc}{parts.path}".rstrip("/") + query) or "page"
 
 
 def recipients(written: str, receivers: Collection[str]) -> tuple[str, ...]:

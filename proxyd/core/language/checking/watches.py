@@ -354,6 +354,24 @@ def with_options_of(old: Watch, new: Watch) -> Watch:
     return replace(old, **{each.attribute: value for each in WATCH_OPTIONS if (value := getattr(new, each.attribute))})
 
 
+def is_edit(new: Statement, old: Statement) -> bool:
+    """Return whether a statement can take the place of another of its kind and name, which says nothing more.
+
+    Classes and options that only the other one has are somebody's own; the check then says that the name is taken.
+    """
+    if new.kind is not old.kind or new.name.value != old.name.value:
+        return False
+    if isinstance(new, CreateDomain) and isinstance(old, CreateDomain):
+        return _names_of(new) == _names_of(old)
+    if isinstance(new, CreateSource) and isinstance(old, CreateSource):
+        return all(getattr(new, each.attribute) for each in SOURCE_OPTIONS if getattr(old, each.attribute))
+    return False
+
+
+def _names_of(domain: CreateDomain) -> list[tuple[str, list[str]]]:
+    return [(each.name.value, [field.path.value for field in each.fields]) for each in domain.classes]
+
+
 def options_kept(old: Watch, edited: Watch) -> list[str]:
     """Return the options that ``with_options_of`` has left as they were, in their written form, but no name and class.
 
