@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from proxyd.app.network import open_channels, open_network, open_tracer
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base.clock import Signal, SystemClock
 from proxyd.base.doers import COMMAND_LINE, NO_LIMITS, OwnerLimits, acting
-from proxyd.base.interpreter import tune_interpreter
+from proxyd.base.interpreter import handle_signals, tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
 from proxyd.config.loading import SecretStore, Supervision, supervision
@@ -309,7 +307,7 @@ async def serve(
         async with open_parts(settings) as parts:
             built = build(settings, parts)
             daemon = built.daemon
-            _handle_signals(daemon)
+            handle_signals(daemon.stop, daemon.reload_soon)
             if started is not None:
                 started(daemon)
             if ready is not None:
@@ -341,10 +339,3 @@ async def create_token(
             with acting(COMMAND_LINE):
                 await store.access.add_token(token)
     return shown
-
-
-def _handle_signals(daemon: Daemon) -> None:
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, daemon.stop)
-    loop.add_signal_handler(signal.SIGINT, daemon.stop)
-    loop.add_signal_handler(signal.SIGHUP, daemon.reload_soon)

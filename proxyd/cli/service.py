@@ -238,4 +238,4 @@ def greeting(
         yield f"dashboard: {dashboard} (who has no password gets a link: `proxyd person invite NAME --scope write`)"
     else:
         yield f"dashboard: {link} (opens once: choose the password of {_FIRST!r} there)"
-    yield f"Ctrl-C ends it; it waits for probes and messages that are under way, {about(drain_s)} at most"
+    yield f"Ctrl-C ends it; it waits for probes and messages under way, {about(drain_s)} at most, or until Ctrl-C again"

@@ -117,6 +117,26 @@ async def test_sigint_ends_it_as_sigterm_does(tmp_path: Path) -> None:
         assert "Traceback" not in w.daemon.log
 
 
+async def test_a_second_sigint_ends_it_at_once_and_loses_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path, drain_timeout="60s") as w:
+        feed = w.origin.feed("feed")
+        feed.add(1, age_s=3600.0)
+        w.daemon.declare(w.text(["feed"], {"each": 1}))
+        w.receiver.scripts["each"].append("stall")
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        news = feed.add(1)
+        await eventually(lambda: w.receiver.arrivals["each"], "the delivery is under way")
+        w.daemon.signal(signal.SIGINT)
+        await eventually(lambda: '"draining"' in w.daemon.log, "it drains")
+        w.daemon.signal(signal.SIGINT)
+        assert await w.daemon.ended(timeout_s=10.0) == -signal.SIGINT
+        assert "Traceback" not in w.daemon.log
+        await w.daemon.start()
+        await eventually(lambda: len(w.receiver.arrivals["each"]) == 2, "it is told again")
+        assert [arrival.guids for arrival in w.receiver.arrivals["each"]] == [news] * 2
+
+
 async def test_a_second_daemon_on_one_database_is_refused(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await w.daemon.start()

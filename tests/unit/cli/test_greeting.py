@@ -18,7 +18,7 @@ def test_the_greeting_says_what_is_watched_when_the_first_probe_comes_and_where_
     assert lines[0] == "proxyd runs, and watches 1 source for 2 rules"
     assert lines[1].startswith("the first probe is that of news, at 14:05:07;")
     assert lines[2].startswith(f"dashboard: {ADDRESS} (who has no password gets a link: `proxyd")
-    assert lines[3] == "Ctrl-C ends it; it waits for probes and messages that are under way, 10 s at most"
+    assert lines[3] == "Ctrl-C ends it; it waits for probes and messages under way, 10 s at most, or until Ctrl-C again"
 
 
 def test_the_greeting_of_an_empty_daemon_says_how_to_begin() -> None:
