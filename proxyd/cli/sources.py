@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from proxyd.cli.printed_answers import about, ask, print_answer, print_list
 from proxyd.core.errors import NotFoundError
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _MOST_NAMED = 10
 _OF_NEW = ("first contact", "first day")  # the reasons of probes of a source whose rate is hardly known
-_SOURCE = argument("source", "name of the source, or of a rule with one source")
+_SOURCE_NAMED = "name of the source, or of a rule with one source"
+_SOURCE = argument("source", _SOURCE_NAMED)
 
 
 @verb(
@@ -195,7 +196,7 @@ def _probe_row(probe: ProbeMade) -> list[str]:
     "proxyd items python --limit 5",
     "proxyd items --unread",
     takes=[
-        argument("source", "name of the source; without one the items of all sources are listed", nargs="?"),
+        argument("source", f"{_SOURCE_NAMED}; without one the items of all sources are listed", nargs="?"),
         one_of(
             flag("--unread", "only unread items"),
             flag("--today", "only items that came today"),
@@ -208,10 +209,16 @@ def _probe_row(probe: ProbeMade) -> list[str]:
 )
 def items(options: argparse.Namespace) -> int:
     """List the newest items of a source, with what changed and what went away; or those of all sources."""
-    view = next((each for each in ("unread", "today", "starred") if getattr(options, each)), "all")
-    if options.source is None or view != "all":
-        wanted = {"view": view, "source": options.source, "limit": options.limit}
-        listed = ask(options, lambda client: client.find_items(**wanted))
+    views: tuple[Literal["unread", "today", "starred"], ...] = ("unread", "today", "starred")
+    view = next((each for each in views if getattr(options, each)), None)
+
+    async def find(client: Client, source: str | None) -> Sequence[ItemFound]:
+        if source is not None:
+            await client.items(source, limit=1)  # an unknown name is an error, not a source without items
+        return await client.find_items(view=view or "all", source=source, limit=options.limit)
+
+    if options.source is None or view is not None:
+        listed = _ask_of_source(options, find) if options.source else ask(options, lambda client: find(client, None))
         return print_list(options, listed, ["seen", "source", "item", "link"], _found_row, empty="no such item")
     found = _ask_of_source(options, lambda client, source: client.items(source, limit=options.limit))
     empty = "no item yet; `proxyd explain` says when the next probe is"

@@ -190,6 +190,9 @@ async def test_a_rule_with_one_source_stands_for_it(shell: Shell, tmp_path: Path
     assert (await shell("profile", "declare", str(file)))[0] == 0
     for verb in ("explain", "items", "probes"):
         assert await shell(verb, "mine") == await shell(verb, "one.example")
+    assert await shell("items", "--unread", "mine") == (0, "no such item\n", "")
+    code, _, err = await shell("items", "--unread", "min")
+    assert (code, "no source 'min'" in err) == (1, True), err
 
 
 def test_a_folder_without_profiles_is_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
