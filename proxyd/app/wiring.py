@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from proxyd.app.network import open_channels, open_network, open_tracer
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base.clock import Signal, SystemClock
 from proxyd.base.doers import COMMAND_LINE, NO_LIMITS, OwnerLimits, acting
-from proxyd.base.interpreter import handle_signals, tune_interpreter
+from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
 from proxyd.config.loading import SecretStore, Supervision, supervision
@@ -339,3 +341,19 @@ async def create_token(
             with acting(COMMAND_LINE):
                 await store.access.add_token(token)
     return shown
+
+
+def handle_signals(stop: Callable[[], None], reload: Callable[[], None]) -> None:
+    """Let SIGTERM and SIGINT stop the daemon in order, a second SIGINT at once, and SIGHUP load the profiles again."""
+    loop = asyncio.get_running_loop()
+
+    def stop_at_key() -> None:
+        stop()
+        # Somebody who presses Ctrl-C again does not want to wait for the drain; what it would have done is done at the
+        # next start, as after a kill.
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, stop_at_key)
+    loop.add_signal_handler(signal.SIGHUP, reload)

@@ -1,13 +1,11 @@
-"""How Python's interpreter is set for a daemon with many sources, and what signals do."""
+"""How Python's interpreter is set for a daemon with many sources."""
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import gc
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import cast
@@ -31,22 +29,6 @@ def without(*names: str) -> Iterator[None]:
     finally:
         for name in hidden:
             del loaded[name]
-
-
-def handle_signals(stop: Callable[[], None], reload: Callable[[], None]) -> None:
-    """Let SIGTERM and SIGINT stop the daemon in order, a second SIGINT at once, and SIGHUP load the profiles again."""
-    loop = asyncio.get_running_loop()
-
-    def stop_at_key() -> None:
-        stop()
-        # Somebody who presses Ctrl-C again does not want to wait for the drain; what it would have done is done at the
-        # next start, as after a kill.
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    loop.add_signal_handler(signal.SIGTERM, stop)
-    loop.add_signal_handler(signal.SIGINT, stop_at_key)
-    loop.add_signal_handler(signal.SIGHUP, reload)
 
 
 _MALLOC = {-8: 2, -3: 2**20, -1: 2**20}  # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which no longer adapt

@@ -21,7 +21,7 @@ from proxyd.app import wiring as app
 from proxyd.app.network import Network, open_channels, open_network, open_tracer
 from proxyd.app.server import ApiSettings, serve_api, serve_health
 from proxyd.base.clock import MOST_OFF_S, SystemClock
-from proxyd.base.interpreter import handle_signals, tune_interpreter
+from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.log import configure
 from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Transport
@@ -371,7 +371,7 @@ async def serve(settings: Settings) -> None:
         network = await stack.enter_async_context(open_network(settings, clock, tracer))
         channels = await stack.enter_async_context(open_channels(settings, network, clock, tracer))
         machine = _Machine(settings, clock, metrics, network, channels, link, tracer)
-        handle_signals(machine.stop, machine.reload)
+        app.handle_signals(machine.stop, machine.reload)
         if (parent := multiprocessing.parent_process()) is not None:
             stack.push_async_callback(_cancel, asyncio.create_task(_stop_after(parent, machine), name="parent"))
         async with processes(settings, _serve_beside, machine.stopping):
