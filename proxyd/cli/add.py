@@ -411,7 +411,7 @@ def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> Non
 
 
 def _price(item: Item) -> str:
-    from proxyd.core.rules.answers.shown_events import price_text
+    from proxyd.core.rules.programs.message_program import price_text
 
     return visible_line(price_text(item.fields), 40)
 

@@ -45,7 +45,8 @@ from proxyd.core.language.watch_wishes import (
 )
 from proxyd.core.model.item import Value
 from proxyd.core.model.profile import BUILT_IN_NAME, Source, found_name, owner_of
-from proxyd.core.rules.answers.shown_events import price_text, texts_of
+from proxyd.core.rules.answers.shown_events import texts_of
+from proxyd.core.rules.programs.message_program import price_text
 from proxyd.core.texts.safe_text import is_web, one_line
 from proxyd.daemon.discovery import Discovered, Way, why_no_value
 

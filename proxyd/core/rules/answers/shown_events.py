@@ -11,7 +11,7 @@ from typing import Any
 from proxyd.core.model.item import EventKind, Value
 from proxyd.core.model.text_blocks import MOST_READ, common_start_size, diff_blocks, readable, words_changed
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.programs.message_program import change_in_words, link_of, title_of, value_change
+from proxyd.core.rules.programs.message_program import change_in_words, link_of, price_text, title_of, value_change
 
 OF_FEEDS, OF_ITEMS = "channel.", "channel.item."
 _NAMES_OF_FEEDS = ("title", "description", "content", "author", "category")
@@ -43,21 +43,15 @@ def summary_of(fields: Mapping[str, Value]) -> str:
 
     >>> summary_of({"name": "Lamp", "price": 49.9, "currency": "EUR", "availability": "InStock"})
     '49.9 EUR InStock'
+    >>> summary_of({"price": 49.9, "currency": "EUR", "availability": "InStock"})  # its title is the price
+    'InStock'
     """
     texts = texts_of(fields)[1:]
     if _is_of_feed(fields) or fields.get("price") is None:
         return " ".join(texts)
-    told = (fields["price"], fields.get("currency"))
-    return " ".join([price_text(fields), *(text for text in texts if text not in told)])
-
-
-def price_text(fields: Mapping[str, Value]) -> str:
-    """Return the price that an item of the class PRICE states: the number and its currency.
-
-    >>> price_text({"price": 12.5, "currency": "EUR"})
-    '12.5 EUR'
-    """
-    return " ".join(str(fields[name]) for name in ("price", "currency") if fields.get(name) is not None)
+    price = price_text(fields)
+    told = (fields["price"], fields.get("currency"), title_of(fields))
+    return " ".join(text for text in (price, *texts) if text not in told)
 
 
 _MOST_BLOCKS = 200  # of a text that is compared; a longer one changed as a whole

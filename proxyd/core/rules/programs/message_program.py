@@ -225,16 +225,27 @@ def heading(data: Mapping[str, Any], rule: str = "", *, most: int = _MOST_TITLE)
 
 
 def title_of(row: Mapping[str, Value]) -> str:
-    """Return the title of a row, else its first text, without tags, else its first value.
+    """Return the title of a row, else the price it states, else its first text, without tags, else its first value.
 
     >>> title_of({"channel.item.title": None, "channel.item.description": "<p>R&amp;D <b>news</b></p>"})
     'R&D news'
+    >>> title_of({"price": 12.5, "currency": "EUR"})
+    '12.5 EUR'
     """
-    if title := _first_named(row, _TITLES):
+    if title := _first_named(row, _TITLES) or (price_text(row) if row.get("price") is not None else ""):
         return title
     texts = (readable(v) if name in MARKED_UP else v for name, v in row.items() if isinstance(v, str))
     others = (_text(value) for value in row.values() if value is not None and not isinstance(value, str))
     return next((text for text in texts if text.strip()), None) or next(others, "")
+
+
+def price_text(fields: Mapping[str, Value]) -> str:
+    """Return the price that an item of the class PRICE states: the number and its currency.
+
+    >>> price_text({"price": 12.5, "currency": "EUR"})
+    '12.5 EUR'
+    """
+    return " ".join(str(fields[name]) for name in ("price", "currency") if fields.get(name) is not None)
 
 
 def link_of(row: Mapping[str, Value]) -> str:
