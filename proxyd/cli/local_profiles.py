@@ -338,14 +338,23 @@ def import_feeds(options: argparse.Namespace) -> int:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
     files = _files_beside(out, settings)
     declared = check_declaration(files, settings)
+    watched = set() if unread else _declared_to_daemon(settings.database_path)
     notes: Sequence[str]
     to, secret = options.to or (), options.secret
     if isinstance(listed, Moved):
-        merged, notes = merge_watches(listed, declared, check_settings(settings), to, secret)
+        merged, notes = merge_watches(listed, declared, check_settings(settings), to, secret, watched=watched)
     else:
+        new = tuple(each for each in listed.feeds if each.url not in watched)
         merged = merge_listing(
-            listed, declared, options.name, pages=options.pages, match=options.match, to=to, secret=secret
+            replace(listed, feeds=new),
+            declared,
+            options.name,
+            pages=options.pages,
+            match=options.match,
+            to=to,
+            secret=secret,
         )
+        merged = replace(merged, known=merged.known + len(listed.feeds) - len(new))
         notes = listed.unreadable
     before = next((each.text for each in files if out is not None and Path(each.file) == out), "")
     parsed = parse("\n".join([before, *merged.statements]), str(out or "the list"))
@@ -380,6 +389,18 @@ def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
     if out is not None and out.exists() and not any(Path(each.file) == out for each in files):
         files.append(read_text(out))
     return files
+
+
+def _declared_to_daemon(database: Path | None) -> set[str]:
+    """Return the addresses that a daemon here was told to watch otherwise than by files, as far as its database says.
+
+    They would be watched twice, and told twice.
+    """
+    from proxyd.core.language import CreateSource, Watch, parse
+
+    rows = _read_here(database, "SELECT text FROM texts WHERE origin = 'api'")
+    statements = (each for (text,) in rows for each in parse(text).statements)
+    return {each.url.value for each in statements if isinstance(each, CreateSource | Watch)}
 
 
 def _tell_of_import(merged: Merged, notes: Sequence[str], out: Path | None, noun: str, repeated: int) -> None:

@@ -10,7 +10,7 @@ import re
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -100,15 +100,21 @@ def _is_json(body: bytes) -> bool:
 
 
 def merge_watches(
-    moved: Moved, declared: Declaration, known: CheckSettings, to: Sequence[str], secret: str | None = None
+    moved: Moved,
+    declared: Declaration,
+    known: CheckSettings,
+    to: Sequence[str],
+    secret: str | None = None,
+    *,
+    watched: Collection[str] = (),
 ) -> tuple[Merged, list[str]]:
-    """Return the WATCH of each address that is not declared, and what is left out, by name."""
+    """Return the WATCH of each address that is neither declared nor ``watched``, and what is left out, by name."""
     from proxyd.core.language import Merged, UniqueNames
     from proxyd.core.language.watch_wishes import watch_text
     from proxyd.core.model.profile import plain_name
 
     names = UniqueNames([*map(plain_name, declared.rules), *declared.domains])
-    there = {source.url for source in declared.sources.values()}
+    there = {source.url for source in declared.sources.values()} | {*watched}
     statements, notes, settled = [], list(moved.notes), dict[str, dict[str, str]]()
     new = [each for each in moved.watched if each.wish.url not in there]
     for each in new:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -47,6 +49,26 @@ def test_feeds_come_in_and_go_out_again(
         "http://example.org/d",
     }
     assert sorted(outline.attrib["text"] for outline in outlines) == ['A "quoted" feed', "Same", "Same 2", "Umlaut ü"]
+
+
+def test_what_the_daemon_was_told_to_watch_is_not_imported_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    with closing(sqlite3.connect(tmp_path / "data" / "proxyd.db")) as database, database:
+        database.execute("CREATE TABLE texts (name, origin, position, text)")
+        kept = [("api", "WATCH 'https://example.org/a';"), ("file", "WATCH 'https://example.org/b';")]
+        database.executemany("INSERT INTO texts VALUES ('', ?, 0, ?)", kept)
+    listed = write(tmp_path, "urls.txt", "https://example.org/a\nhttps://example.org/b\n")
+    assert main(["import", listed, "--out", "profiles/in.profile"]) == 0
+    assert capsys.readouterr().out == "1 new source in profiles/in.profile, 1 already there, 0 left out\n"
+    assert "https://example.org/b" in (tmp_path / "profiles/in.profile").read_text(encoding="utf-8")
+    jobs = write(
+        tmp_path, "kuma.json", '{"monitorList": [{"name": "a", "type": "http", "url": "https://example.org/a"}]}'
+    )
+    assert main(["import", jobs, "--out", "profiles/sites.profile"]) == 0
+    assert capsys.readouterr().out.startswith("0 new sources, 1 already there, ")
 
 
 def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
