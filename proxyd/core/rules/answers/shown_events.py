@@ -49,9 +49,9 @@ def summary_of(fields: Mapping[str, Value]) -> str:
     texts = texts_of(fields)[1:]
     if _is_of_feed(fields) or fields.get("price") is None:
         return " ".join(texts)
-    price = price_text(fields)
-    told = (fields["price"], fields.get("currency"), title_of(fields))
-    return " ".join(text for text in (price, *texts) if text not in told)
+    price, told = price_text(fields), (fields["price"], fields.get("currency"))
+    others = [text for text in texts if text not in told]
+    return " ".join(others if price == title_of(fields) else [price, *others])
 
 
 _MOST_BLOCKS = 200  # of a text that is compared; a longer one changed as a whole
