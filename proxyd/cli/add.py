@@ -18,7 +18,7 @@ from proxyd.terminal.verbs import ASKING, argument, flag, verb
 
 if TYPE_CHECKING:
     from proxyd.config.settings import Settings
-    from proxyd.core.language import Parsed, SourceText, Statement, Watch
+    from proxyd.core.language import CreateSource, Parsed, SourceText, Statement, Watch
     from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome
     from proxyd.daemon.discovery import Discovered, Way
@@ -234,8 +234,11 @@ async def remove(options: argparse.Namespace) -> int:
         old, where = _remove_from(options.watched, options.file, settings_of(options)), str(options.file)
     else:
         where = "what was declared to the daemon"
-        declared = await _declarations_of(options)
-        old = _find(options.watched, declared.pop(_BY_API, []), where, declared)
+        declared: dict[str, Sequence[Statement]] = {**await _declarations_of(options)}
+        of_daemon = declared.pop(_BY_API, [])
+        if not any(_watching(options.watched, its) for its in (of_daemon, *declared.values())):  # perhaps a source is
+            declared = {each.file: _statements(each) for each in _texts_in(settings_of(options).profiles)}
+        old = _find(options.watched, of_daemon, where, declared)
         async with client_of(options) as client:
             await client.declare(f"DROP NOTIFICATION {quote_name(old.name.value)};")
     done = f"removed {old.name.value} from {where}"
@@ -249,38 +252,45 @@ async def remove(options: argparse.Namespace) -> int:
 
 def _find(
     written: str, statements: Sequence[Statement], where: str, elsewhere: Mapping[str, Sequence[Statement]]
-) -> Watch:
-    """Return the WATCH of an address or a name; ``elsewhere`` are the statements of other files.
+) -> Statement:
+    """Return what watches an address, or has a name; ``elsewhere`` are the statements of other files.
 
     Raises ``NotFoundError``, and ``ConfigError`` if there are several.
     """
-    from proxyd.core.language import Watch, did_you_mean
+    from proxyd.core.language import did_you_mean
 
-    found = _watches_of(written, statements)
-    for file in () if found else (each for each, its in elsewhere.items() if _watches_of(written, its)):
+    found = _watching(written, statements)
+    for file in () if found else (each for each, its in elsewhere.items() if _watching(written, its)):
         command = shlex.join(["proxyd", "remove", written, "--file", file])
         raise NotFoundError(f"{written} is watched in {file}, not in {where}: `{command}` removes it there")
     if not found:
-        known = [each.name.value for each in statements if isinstance(each, Watch)]
+        known = [each.name.value for each in statements if isinstance(each, _kinds_that_watch())]
         hint = did_you_mean(written, known) or " Give the profile that holds it: --file FILE"
-        raise NotFoundError(f"no WATCH of {written!r} is in {where}.{hint}")
+        raise NotFoundError(f"nothing watches {written!r} in {where}.{hint}")
     if len(found) > 1:
         names = " and ".join(repr(each.name.value) for each in found)
         raise ConfigError([f"{written} is watched {len(found)} times, as {names}; give one of these names"])
     return found[0]
 
 
-def _watches_of(written: str, statements: Sequence[Statement]) -> list[Watch]:
-    """Return the WATCH of a name, or else those of an address."""
-    from proxyd.core.language import Watch
+def _kinds_that_watch() -> tuple[type[Watch], type[CreateSource]]:
+    from proxyd.core.language import CreateSource, Watch
 
-    watches = [each for each in statements if isinstance(each, Watch)]
-    named = [each for each in watches if each.name.value == written]
-    return named or [each for each in watches if each.url.value == written]
+    return Watch, CreateSource
 
 
-def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
-    """Remove a WATCH from a file and return it; raises ``ProfileError`` if other statements need it."""
+def _watching(written: str, statements: Sequence[Statement]) -> list[Watch | CreateSource]:
+    """Return the WATCH of a name, or else those of an address; if there is none, the CREATE SOURCE, as imports make."""
+    for kind in _kinds_that_watch():
+        its = [each for each in statements if isinstance(each, kind)]
+        named = [each for each in its if each.name.value == written]
+        if found := named or [each for each in its if each.url.value == written]:
+            return found
+    return []
+
+
+def _remove_from(written: str, file: Path, settings: Settings) -> Statement:
+    """Remove what watches an address from a file and return it; raises ``ProfileError`` if other statements need it."""
     from proxyd.app.check_settings import check_declaration
     from proxyd.config.profile_files import read_text, write_text
     from proxyd.core.language import SourceText

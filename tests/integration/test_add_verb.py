@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -423,6 +424,21 @@ def test_a_watch_is_removed_from_its_file_and_nothing_else(
         assert f"removed w from {file}\nto have it back:\n{watch};\n" in capsys.readouterr().out
 
 
+def test_a_source_that_an_import_made_is_removed_too(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = tmp_path / "feeds.txt"
+    listed.write_text("https://a.example/1\nhttps://b.example/2\n", encoding="utf-8")
+    assert main(["import", str(listed), "--out", str(file)]) == 0
+    assert main(["remove", "https://a.example/1", "--file", str(file)]) == 0
+    assert 'to have it back:\nCREATE SOURCE "a.example" OF' in capsys.readouterr().out
+    assert re.findall("AT '(.*)'", file.read_text(encoding="utf-8")) == ["https://b.example/2"]
+    other = file.with_name("other.profile")
+    other.write_text("", encoding="utf-8")
+    assert main(["remove", "b.example", "--file", str(other)]) == 1
+    assert f"`proxyd remove b.example --file {file}` removes it there" in capsys.readouterr().err
+
+
 def test_a_removed_statement_comes_back_with_its_comments(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("-- Mine.\nWATCH 'https://a.example/x' AS x;\n", encoding="utf-8")
     assert main(["remove", "x", "--file", str(file)]) == 0
@@ -443,7 +459,7 @@ def test_what_another_file_watches_is_not_removed_but_said(file: Path, capsys: p
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("z", "no WATCH of 'z' is in"),
+        ("z", "nothing watches 'z' in"),
         ("twise", "Did you mean twice?"),
         ("https://a.example/x", "is watched 2 times, as 'one' and 'twice'; give one of these names"),
         ("one", "there is no source 'one'"),
