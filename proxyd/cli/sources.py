@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _MOST_NAMED = 10
 _OF_NEW = ("first contact", "first day")  # the reasons of probes of a source whose rate is hardly known
-_SOURCE_NAMED = "name of the source, or of a rule with one source"
+_SOURCE_NAMED = "name or address of the source, or name of a rule with one source"
 _SOURCE = argument("source", _SOURCE_NAMED)
 
 
@@ -157,22 +157,32 @@ def last_outcome(source: SourceListed, most: int = 2000) -> str:
 
 
 def _ask_of_source(options: argparse.Namespace, question: Callable[[Client, str], Awaitable[_T]]) -> _T:
-    """Return the daemon's answer about a source, which may be given by the name of a rule that has no other."""
+    """Return the daemon's answer about a source that is given by its name, its address, or a rule on it alone."""
     from proxyd.client import ApiError
 
     async def ask_of(client: Client) -> _T:
         try:
             return await question(client, options.source)
         except ApiError as unknown:
-            try:
-                rule = await client.rule(options.source)
-            except ApiError:  # it is no rule either
-                raise unknown from None
-            if unknown.status != 404 or rule["source_count"] != 1:
+            named = await _sources_meant(client, options.source) if unknown.status == 404 else []
+            if len(named) != 1:
                 raise
-            return await question(client, rule["sources"][0])
+            return await question(client, named[0])
 
     return ask(options, ask_of)
+
+
+async def _sources_meant(client: Client, written: str) -> Sequence[str]:
+    """Return the names of the sources at an address, or that of a rule with one source."""
+    from proxyd.client import ApiError
+
+    if "://" in written:
+        return [each["source"] for each in await client.sources(text=written) if each["url"] == written]
+    try:
+        rule = await client.rule(written)
+    except ApiError:
+        return []
+    return rule["sources"] if rule["source_count"] == 1 else []
 
 
 @verb("probes", "proxyd probes python --limit 5", takes=[_SOURCE, limit(20, most=10_000), *ASKING])

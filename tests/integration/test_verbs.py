@@ -189,7 +189,10 @@ async def test_a_rule_with_one_source_stands_for_it(shell: Shell, tmp_path: Path
     file.write_text("WATCH 'https://one.example/' AS mine;", encoding="utf-8")
     assert (await shell("profile", "declare", str(file)))[0] == 0
     for verb in ("explain", "items", "probes"):
-        assert await shell(verb, "mine") == await shell(verb, "one.example")
+        for name in ("mine", "https://one.example/"):
+            assert await shell(verb, name) == await shell(verb, "one.example")
+        code, _, err = await shell(verb, "https://two.example/")
+        assert (code, "no source 'https://two.example/'" in err) == (1, True), err
     assert await shell("items", "--unread", "mine") == (0, "no such item\n", "")
     code, _, err = await shell("items", "--unread", "min")
     assert (code, "no source 'min'" in err) == (1, True), err
