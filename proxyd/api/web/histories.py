@@ -103,12 +103,14 @@ class _NumberChart:
 
 
 def number_charts(found: Sequence[NumberSeries], now_s: float, zone: tzinfo | None = UTC) -> list[_NumberChart]:
-    """Return a chart of each series: a value holds until the next one is seen.
+    """Return a chart of each series: a value holds until the next one is seen, and the last one until now.
 
     >>> lamp = NumberSeries("price", "lamp", "Lamp", ((0.0, 30.0), (7200.0, 25.0)))
     >>> (made,) = number_charts([lamp], 10800.0)
     >>> made.chart.lines[0].paths, [tick.label for tick in made.chart.y_ticks]
     (('64.0,8.0 420.7,8.0 420.7,176.0 599.0,176.0',), ['25', '26', '27', '28', '29', '30'])
+    >>> number_charts([NumberSeries("price", "lamp", "Lamp", ((0.0, 30.0),))], 0.0)[0].chart.lines[0].paths
+    ('64.0,92.0 64.0,92.0',)
     """
     return [_number_chart(each, now_s, zone) for each in found]
 
@@ -117,10 +119,11 @@ def _number_chart(series: NumberSeries, now_s: float, zone: tzinfo | None) -> _N
     numbers = [number for _, number in series.points if number is not None]
     ticks = steps_between(min(numbers), max(numbers))
     begin_s = series.points[0][0]
-    end_s = max(now_s, series.points[-1][0], begin_s + _LEAST_SPAN_S)
+    known_s = max(now_s, series.points[-1][0])
+    end_s = max(known_s, begin_s + _LEAST_SPAN_S)
     low, high = min(ticks[0], min(numbers)), max(ticks[-1], max(numbers))
     frame = Frame(begin_s, end_s, high, low, width=640.0, height=200.0, left=64.0, right=41.0)
-    held = [(at_s, number) for (_, number), (at_s, _) in pairwise([*series.points, (end_s, None)])]
+    held = [(at_s, number) for (_, number), (at_s, _) in pairwise([*series.points, (known_s, None)])]
     steps = [point for pair in zip(series.points, held, strict=True) for point in pair]
     across, up = time_ticks(begin_s, end_s, most=6, zone=zone), [Tick(each, f"{each:,.6g}") for each in ticks]
     made = chart(frame, [(series.path, "found", steps)], across, up)
