@@ -506,10 +506,10 @@ def _texts(
     if file is None:  # only the daemon knows receivers by name
         known = tuple(each for each in watch.deliveries if not isinstance(each.value, ReceiverName))
         return [SourceText("the arguments", _written(*source, replace(watch, deliveries=known)))]
-    return [SourceText(text.file, _edited(text, old, source, watch)), *_others_in_folder(file)]
+    return [SourceText(text.file, _edit_text(text, old, source, watch)), *_others_in_folder(file)]
 
 
-def _edited(text: SourceText, old: Watch | None, source: Sequence[Statement], watch: Watch) -> str:
+def _edit_text(text: SourceText, old: Watch | None, source: Sequence[Statement], watch: Watch) -> str:
     """Return a file's text with each statement in the place of the one that it edits, or else before the WATCH."""
     from proxyd.core.language import is_edit
 

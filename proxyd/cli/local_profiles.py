@@ -338,7 +338,7 @@ def import_feeds(options: argparse.Namespace) -> int:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
     files = _files_beside(out, settings)
     declared = check_declaration(files, settings)
-    watched = set() if unread else _declared_to_daemon(settings.database_path)
+    watched = set() if unread else _addresses_of_daemon(settings.database_path)
     notes: Sequence[str]
     to, secret = options.to or (), options.secret
     if isinstance(listed, Moved):
@@ -391,7 +391,7 @@ def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
     return files
 
 
-def _declared_to_daemon(database: Path | None) -> set[str]:
+def _addresses_of_daemon(database: Path | None) -> set[str]:
     """Return the addresses that a daemon here was told to watch otherwise than by files, as far as its database says.
 
     They would be watched twice, and told twice.

@@ -273,7 +273,7 @@ class Declarations:
         """Load the directory, or what is stored, while the plan of the ``week`` is made again."""
         stored = GivenTexts.of_stored(await self._store.declarations.load_texts())
         meanings = await self._store.declarations.meanings()
-        self._names_before = await self._store.declarations.declared_names()
+        self._names_before = await self._store.declarations.source_names()
         try:
             files = await asyncio.to_thread(self._folder.read)
             if files != stored.files:  # what ran keeps its names, also beside what was written meanwhile

@@ -19,7 +19,7 @@ from proxyd.config.profile_files import profiles_to_keep
 from proxyd.config.settings import Settings
 from proxyd.core.errors import ConfigError, ProfileError
 from proxyd.core.model.field_values import iso_time
-from proxyd.store.backups import unfinished_copy
+from proxyd.store.backups import partial_copy
 from proxyd.store.plan_rows import expire_pictures
 from proxyd.store.retention import ItemSizes, expire, expire_items, fitting_since_s, measure_items
 from proxyd.store.sql_store import SqlStore
@@ -183,7 +183,7 @@ async def back_up(store: SqlStore, folder: Path, now_s: float, *, copies: int, t
     """
     target = folder / datetime.fromtimestamp(now_s, UTC).strftime(_STAMP)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    async with unfinished_copy(target, texts) as part:
+    async with partial_copy(target, texts) as part:
         await store.upkeep.backup(part)
     await asyncio.to_thread(_prune, folder, copies)
     log.info("backup written", path=str(target), at=iso_time(now_s))

@@ -55,7 +55,7 @@ async def back_up(database: str | Path, target: Path, texts: Mapping[str, str] |
     the database cannot be read, or the copy is damaged; then the database is damaged too.
     """
     _must_be_new(target)
-    async with unfinished_copy(target, texts or {}) as part:
+    async with partial_copy(target, texts or {}) as part:
         if _is_postgresql(database):
             async with open_connections(database) as connections:
                 await connections.upkeep.backup(part)
@@ -75,7 +75,7 @@ _PART = ".part"
 
 
 @asynccontextmanager
-async def unfinished_copy(target: Path, texts: Mapping[str, str]) -> AsyncIterator[Path]:
+async def partial_copy(target: Path, texts: Mapping[str, str]) -> AsyncIterator[Path]:
     """Yield where to write a copy, which gets its name once it holds ``texts`` too, and is sound.
 
     Whatever ends it before, also a kill, leaves nothing under that name: half a copy is useless.
@@ -185,7 +185,7 @@ async def _copy_former(connections: StoreConnections, database: Path) -> None:
         return
     target = former_copy(database, upgrade.schema)
     try:
-        async with unfinished_copy(target, {}) as part:
+        async with partial_copy(target, {}) as part:
             await connections.upkeep.backup(part)
         for old in _former_copies(database)[:-_FORMER_COPIES]:
             old.unlink()

@@ -190,7 +190,7 @@ class SqlDeclarations:
                 limits[rule.name] = LimitTimes(rule.limit.most, rule.limit.per.in_seconds(chronon_s=length_s))
         return RuleTimes(digests, limits, {rule.name: rule.quiet for rule in rules if rule.quiet})
 
-    async def declared_names(self) -> frozenset[str]:
+    async def source_names(self) -> frozenset[str]:
         """Return the names of the sources that were declared last."""
         return frozenset(row.source_id for row in await self._read(select(t.declared.c.source_id)))
 

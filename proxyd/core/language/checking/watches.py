@@ -244,10 +244,10 @@ class _Expansion:
         if not readings:  # of sources before a restart only the names are known
             is_known = of_class in self._memory.names_before and of_class in names
             return of_class if is_known and self._alike[_without_domain(reading)] == 1 else None
-        return next((each for each in names if readings.get(each) not in self._watched), None)
+        return next((each for each in names if readings.get(each) not in self._readings_of_watches), None)
 
     @cached_property
-    def _watched(self) -> Set[_Reading]:
+    def _readings_of_watches(self) -> Set[_Reading]:
         """How the addresses of all WATCH statements are read."""
         watched = (each for parsed in self._texts for each in parsed.statements if isinstance(each, Watch))
         return {self._reading(each, self._class_of(each)) for each in watched}
@@ -255,7 +255,7 @@ class _Expansion:
     @cached_property
     def _alike(self) -> Counter[tuple[str | None, str, str]]:
         """How many readings there are of each address by classes of one name."""
-        return Counter(map(_without_domain, self._watched))
+        return Counter(map(_without_domain, self._readings_of_watches))
 
     def _rule(
         self, watch: Watch, profiles: tuple[Located[str], ...], source: Located[str], page_class: ClassName
