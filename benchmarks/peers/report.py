@@ -34,9 +34,9 @@ def tables(found: Sequence[Mapping[str, Any]]) -> str:
     if "limits" in mixes:
         outages["requests inside a Retry-After: limits"] = ("limits", "inside a Retry-After")
     if "faults" in mixes:
-        outages["last message after the receiver's return, s: faults"] = (
+        outages["last waiting message after the receiver's return, s: faults"] = (
             "faults",
-            "last told after the receiver's outage",
+            "last told after the receiver's return",
         )
     parts = {
         "Seconds from an item to its message, mean:": delays,

@@ -78,7 +78,7 @@ def figures(run: Run, used: Used, every_s: float) -> dict[str, Any]:
         "lost": len(news) - len(told),
         "doubled": sum(run.messages[word] > 1 for word in news),
         "old told": old,
-        "last told after the receiver's outage": None if outage_ends is None else _after(run, news, outage_ends),
+        "last told after the receiver's return": None if outage_ends is None else _after(run, news, outage_ends),
         "processor s": used.processor_s,
         "memory MiB": max(used.memory, default=0) / 2**20,
         "written MiB": used.written / 2**20,
@@ -88,7 +88,8 @@ def figures(run: Run, used: Used, every_s: float) -> dict[str, Any]:
 
 
 def _after(run: Run, news: Mapping[str, Item], end_s: float) -> float | None:
-    waiting = [at_s for word, at_s in run.told.items() if word in news and news[word].at_s < end_s <= at_s]
+    """Return for how long after a time the last item came that had been noticed, and not told, before it."""
+    waiting = [at_s for word, at_s in run.told.items() if word in news and run.noticed[word] < end_s <= at_s]
     return max(waiting) - end_s if waiting else None
 
 
