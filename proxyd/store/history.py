@@ -140,25 +140,28 @@ class SqlHistory:
             query = select(each).where(each.c.source_id == source_id, *older).order_by(each.c.seq.desc())
             found += await asyncio.to_thread(list, map(read, await self._read(query.limit(limit))))
         newest = sorted(found, key=lambda each: each.seq, reverse=True)[:limit]
-        came = [each.item.item_id for each in newest if each.kind is EventKind.INSERT]
+        came = [each.seq for each in newest if each.kind is EventKind.INSERT]
         first = await self._as_they_came(source_id, came) if came else {}
-        return [
-            replace(each, item=first.get(each.item.item_id, each.item)) if each.kind is EventKind.INSERT else each
-            for each in newest
-        ]
+        return [replace(each, item=first.get(each.seq, each.item)) for each in newest]
 
-    async def _as_they_came(self, source_id: str, item_ids: Sequence[str]) -> Mapping[str, Item]:
-        """Return items as they were before the first update since they came; ``items`` hold what updates made of them.
+    async def _as_they_came(self, source_id: str, seqs: Sequence[int]) -> Mapping[int, Item]:
+        """Return what came by the numbers of its events, as it was before the first update until it went away.
 
-        What was not updated since is left out.
+        ``items`` hold what updates made of them. What was not updated is left out.
         """
         c, item = t.changes.c, t.items.c
-        later = and_(item.source_id == c.source_id, item.item_id == c.item_id, t.came, item.seq < c.seq)
-        first = select(func.min(c.seq)).join(t.items, later).where(c.source_id == source_id)
-        first = first.where(c.kind == EventKind.UPDATE.value, is_one_of(c.item_id, item_ids)).group_by(c.item_id)
-        found = await self._read(select(t.changes).where(c.source_id == source_id, c.seq.in_(first)))
-        olds = [rows.event_of_change(row).old for row in found]
-        return {old.item_id: old for old in olds if old is not None}
+        # Within the item's time: it may have come and gone before, and again since; so the index of changes is enough
+        during = and_(c.seen_s >= item.seen_s, or_(item.gone_s.is_(None), c.seen_s <= item.gone_s), c.seq > item.seq)
+        first = select(c.seq).where(c.source_id == item.source_id, c.item_id == item.item_id, during)
+        first = first.where(c.kind == EventKind.UPDATE.value).order_by(c.seen_s, c.seq).limit(1)
+        updates = t.changes.alias()
+        is_first = and_(
+            updates.c.source_id == item.source_id, updates.c.seq == first.correlate(t.items).scalar_subquery()
+        )
+        query = select(item.seq.label("came"), updates).join_from(t.items, updates, is_first)
+        query = query.where(item.source_id == source_id, item.seq.between(min(seqs), max(seqs)), t.came)
+        old = {row.came: rows.event_of_change(row).old for row in await self._read(query)}
+        return {seq: item for seq, item in old.items() if item is not None}
 
     async def event(self, source_id: str, seq: int) -> StoredEvent | None:
         """Return an event of a source's items by its number, or ``None``."""

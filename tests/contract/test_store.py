@@ -152,6 +152,30 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 5]
 
 
+async def test_events_come_with_what_their_items_were_then(store: SqlStore) -> None:
+    def changed(seq: int, old: StoredEvent, at_s: float) -> StoredEvent:
+        item = replace(old.item, fields={"x": seq}, content_hash=f"x{seq}")
+        return replace(old, seq=seq, item=item, kind=EventKind.UPDATE, old=old.item, event_s=at_s, seen_s=at_s)
+
+    first, again = stored(1, "a"), stored(4, "a", at_s=5.0)
+    updates = [changed(2, first, 2.0), changed(5, again, 6.0)]
+    await store.record(observation(events=(first,)))
+    await store.record(altered(observation(events=(updates[0],)), edited=(updates[0].item,), present=("a",)))
+    gone = replace(stored(3, "a", at_s=4.0), kind=EventKind.DELETE)
+    await store.record(altered(observation(events=(gone,)), present=()))
+    await store.record(observation(events=(again, stored(6, "b", at_s=5.0))))
+    await store.record(altered(observation(events=(updates[1],)), edited=(updates[1].item,), present=("a", "b")))
+    found = {each.seq: each.item for each in await store.history.events("s", before=None, limit=9)}
+    assert {seq: found[seq] for seq in (1, 2, 4, 5, 6)} == {
+        1: first.item,
+        2: updates[0].item,
+        4: again.item,
+        5: updates[1].item,
+        6: stored(6, "b", at_s=5.0).item,
+    }
+    assert [each.item for each in await store.history.events("s", before=2, limit=1)] == [first.item]
+
+
 async def test_the_last_known_values_of_silent_fields_come_back(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "a"),)))
     silent = replace(stored(2, "a").item, fields={"price": None}, content_hash="x", last_known={"price": 9.5})

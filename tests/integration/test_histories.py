@@ -173,3 +173,20 @@ async def test_each_event_shows_the_value_of_its_time(running: Running) -> None:
         found = await asked.items("lamp.example")
     assert [each["values"]["price"] for each in found] == [27.0, 25.0, 30.0]
     assert [(each["first"], each["old"]) for each in found] == [(False, False), (False, False), (True, False)]
+
+
+async def test_what_went_away_and_came_again_shows_what_it_was_each_time(running: Running) -> None:
+    await running.control.declarations.declare(ROWS)
+    for stock in (1, 2, None, 7, 8, None, 20):
+        lamp = [] if stock is None else [{"name": "Lamp", "stock": stock}]
+        await shows(running, "offers", *lamp, {"name": "Chair", "stock": 7})
+    token = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+    async with Client.over_http(str(running.client.make_url("")), token) as asked:
+        found = [each for each in await asked.items("offers") if each["id"] == "Lamp" and each["kind"] != "delete"]
+    assert [(each["kind"], each["values"]["stock"]) for each in found] == [
+        ("insert", 20),
+        ("update", 8),
+        ("insert", 7),
+        ("update", 2),
+        ("insert", 1),
+    ]
