@@ -17,7 +17,7 @@ import structlog
 
 from proxyd.base.metrics import Metrics
 from proxyd.core.errors import BusyError, ConflictError, NotFoundError, ProfileError
-from proxyd.core.language import CheckSettings
+from proxyd.core.language import Checked, CheckSettings, check_parsed, give_owners, parse
 from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.rules.answers.advice import Trial
@@ -507,3 +507,51 @@ async def test_who_is_read_in_another_way_from_now_on_keeps_the_name(world: Worl
     (world.folder / "z.profile").write_text(AS_PRICE)
     await declarations.reload()
     assert read_as(declarations) == {"x.example/a": "PRICE"}
+
+
+BOTH_SCHEMES = f"{AS_PAGE} WATCH 'http://x.example/a' OF PAGE AS \"plain\";"
+VALUES = """CREATE DOMAIN "one" AS CLASS::VALUE(value: Decimal FROM CSS 'b');
+CREATE DOMAIN "two" AS CLASS::VALUE(value: Decimal FROM CSS 'i');
+WATCH 'https://x.example/a' OF "one".VALUE AS "one";"""
+OTHER_VALUE = 'WATCH \'https://x.example/a\' OF "two".VALUE AS "two";'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (BOTH_SCHEMES, BOTH_SCHEMES),
+        (f"{WATCHED} {BOTH_SCHEMES}", f"{BOTH_SCHEMES} {WATCHED}"),
+        (VALUES, f"{VALUES} {OTHER_VALUE}"),
+        (VALUES, f"{OTHER_VALUE} {VALUES}"),
+    ],
+)
+async def test_a_restart_renames_nothing(world: World, before: str, after: str) -> None:
+    (world.folder / "z.profile").write_text(before)
+    declarations, _ = world.fresh()
+    await declarations.start()
+    (world.folder / "z.profile").write_text(after)
+    await declarations.reload()
+    kept = {name: (each.url, each.domain, each.page_class) for name, each in declarations.declaration.sources.items()}
+    again, _ = world.fresh()
+    await again.start()
+    sources = again.declaration.sources
+    assert {name: (each.url, each.domain, each.page_class) for name, each in sources.items()} == kept
+
+
+@pytest.mark.parametrize("other", ["FEED", "PAGE"])
+def test_a_class_of_ones_own_domain_keeps_the_name_of_its_source(other: str) -> None:
+    domain = 'CREATE PROFILE "ann"; CREATE DOMAIN "Shop" AS CLASS::COST(price: Decimal FROM CSS \'b\');'
+    watch = "WATCH 'https://x.example/a' OF {} INTO ann AS \"{}\";"
+    first = f"{domain} {watch.format('COST', 'cost')}"
+
+    def check(text: str, before: Checked | None) -> Checked:
+        owned = give_owners(parse(text), ["ann"], lambda _kind, _name: False, ())
+        return check_parsed([owned], before=before)
+
+    before = check(first, None)
+    after = check(first.replace("WATCH", f"{watch.format(other, 'other')} WATCH"), before)
+    assert after.declaration is not None
+    assert {name: each.page_class for name, each in after.declaration.sources.items()} == {
+        "ann⋮x.example/a": "COST",
+        f"ann⋮x.example/a ({other})": other,
+    }

@@ -231,10 +231,16 @@ class _Expansion:
         return replace(address, value=name)
 
     def _name_before(self, names: Sequence[str], of_class: str, reading: _Reading) -> str | None:
-        """Return which of some free names a reading had before, or else the first that no other has that goes on."""
+        """Return which of some free names a reading had before, or else the first that no other has that goes on.
+
+        Returns ``None`` for the first name, and for readings by classes of one name: after a restart only names are
+        known, and what a name stood for would change with it. The order of the texts decides for these.
+        """
+        if self._alike[_without_domain(reading)] > 1:
+            return None
         before = {each: self._memory.sources.get(each) for each in names}
         readings = {
-            each: (owner_of(each), source.url, source.domain, source.page_class.casefold())
+            each: (owner_of(each), source.url, plain_name(source.domain), source.page_class.casefold())
             for each, source in before.items()
             if source is not None
         }
@@ -242,8 +248,7 @@ class _Expansion:
         if known is not None:
             return known
         if not readings:  # of sources before a restart only the names are known
-            is_known = of_class in self._memory.names_before and of_class in names
-            return of_class if is_known and self._alike[_without_domain(reading)] == 1 else None
+            return of_class if of_class in self._memory.names_before and of_class in names else None
         return next((each for each in names if readings.get(each) not in self._readings_of_watches), None)
 
     @cached_property
@@ -254,7 +259,7 @@ class _Expansion:
 
     @cached_property
     def _alike(self) -> Counter[tuple[str | None, str, str]]:
-        """How many readings there are of each address by classes of one name."""
+        """How many readings there are of each address, under both schemes, by classes of one name."""
         return Counter(map(_without_domain, self._readings_of_watches))
 
     def _rule(
@@ -417,7 +422,7 @@ def _is_of_source(watch: Watch) -> bool:
 
 def _without_domain(reading: _Reading) -> tuple[str | None, str, str]:
     owner, url, _, name = reading
-    return owner, url, name
+    return owner, without_scheme(url), name
 
 
 def _address(of: Watch | CreateSource) -> tuple[str | None, str]:
