@@ -14,6 +14,7 @@ from proxyd.core.model.text_blocks import plain_pattern
 
 _ANY_CASE = "(?i)"
 _ADDED = rf"{_ANY_CASE}(?:^|\n)\+ (?:[^\n]|\n  )*"  # DIFF has "+ " before what came, and indents its further lines
+_PATH = re.compile(r"('(?:[^']|'')*')|channel\.item\.")  # of items of feeds, but not in texts
 _WORD = re.compile(r"(?:\\.|[^|\\])+", re.DOTALL)
 
 
@@ -62,10 +63,17 @@ def condition_in_words(condition: Expression, word: str = "") -> str:
     >>> over = over_words(Located(5, span), ["text"])
     >>> condition_in_words(Binary("AND", Binary("AND", old, over, span), no_tea, span), "WHERE")
     "WHERE age > 9 OVER 5 WORDS WITHOUT 'tea (new)', 'a|b'"
+    >>> own = Binary("=", Column("channel.item.a", span=span), Literal("channel.item.", span), span)
+    >>> either = Binary("OR", old, own, span)
+    >>> condition_in_words(Binary("AND", either, old, span), "WHERE")
+    "WHERE (age > 9 OR a = 'channel.item.') AND age > 9"
     """
     parts = [(each, _as_option(each)) for each in conjuncts(condition)]
-    where = [format_expression(each).replace("channel.item.", "") for each, option in parts if option is None]
-    first = f"{word} {' AND '.join(where)}".strip() if where else ""
+    where = [each for each, option in parts if option is None]
+    first = ""
+    if where:
+        written = format_expression(reduce(lambda left, right: Binary("AND", left, right, right.span), where))
+        first = f"{word} {_PATH.sub(lambda found: found[1] or '', written)}".strip()
     return " ".join(filter(None, [first, *(option for _, option in parts)]))
 
 
@@ -73,13 +81,25 @@ def _as_option(term: Expression) -> str | None:
     """Return the option of a WATCH that a term stands for, or ``None``."""
     match term:
         case Unary("NOT", Binary("REGEXP", texts, Literal(str(pattern)))) if _is_of(texts, "||"):
-            words = pattern.removeprefix(_ADDED).removeprefix(_ANY_CASE)
-            words = words[3:-1] if pattern.startswith(_ADDED) else words
-            shown = (quote_text(re.sub(r"\\(.)", r"\1", each, flags=re.DOTALL)) for each in _WORD.findall(words))
-            return f"WITHOUT {', '.join(shown)}"
-        case Binary(">", counts, Literal(int(least))) if _is_of(counts, "+"):
+            words = _words_of(pattern)
+            return f"WITHOUT {', '.join(map(quote_text, words))}" if words else None
+        case Binary(">", counts, Literal(int(least))) if least >= 0 and _is_of(counts, "+"):
             return f"OVER {least} WORDS"
     return None
+
+
+def _words_of(pattern: str) -> list[str]:
+    """Return the words for which ``without_words`` makes a pattern; none for somebody's own.
+
+    >>> _words_of("(?i)tea|cake"), _words_of("tea"), _words_of("(?i)tea$")
+    (['tea', 'cake'], [], [])
+    """
+    for start, end in ((f"{_ADDED}(?:", ")"), (_ANY_CASE, "")):
+        if pattern.startswith(start) and pattern.endswith(end):
+            written = pattern[len(start) : len(pattern) - len(end)]
+            words = [re.sub(r"\\(.)", r"\1", each, flags=re.DOTALL) for each in _WORD.findall(written)]
+            return words if "|".join(map(plain_pattern, words)) == written else []
+    return []
 
 
 def _is_of(term: Expression, joined_by: str) -> bool:
