@@ -488,6 +488,7 @@ def _feeds_of_reader(path: Path) -> SourceList:
     return read_listed(listed, str(path))
 
 
+_LONGEST_DEFAULT = 100
 _FEEDS_OF_READER = "SELECT url, user_title, title FROM feeds ORDER BY added LIMIT ?"
 
 
@@ -504,4 +505,6 @@ def _is_plain_table(opened: sqlite3.Connection, name: str) -> bool:
     found = opened.execute("SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (name,)).fetchall()
     if [(kind, str(sql)[:13].upper()) for kind, sql in found] != [("table", "CREATE TABLE ")]:
         return False
-    return all(not column[-1] for column in opened.execute(f"PRAGMA table_xinfo({name})"))  # hidden, or computed
+    columns = opened.execute(f"PRAGMA table_xinfo({name})")
+    # None is hidden or computed, nor has a default that stands in every row and takes no room in the file
+    return all(not hidden and len(default or "") <= _LONGEST_DEFAULT for *_, default, _, hidden in columns)

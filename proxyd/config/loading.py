@@ -69,6 +69,8 @@ def load(
         raise ConfigError(problems) from error
     if problems:
         raise ConfigError(problems)
+    if settings.database_path is not None and settings.database_path.resolve() == path.resolve():
+        raise ConfigError([f"{places.get('database', 'database')}: this is the settings file; name another one"])
     return settings
 
 
@@ -136,6 +138,8 @@ def _from_file(path: Path, text: str | None, problems: list[str], *, is_named: b
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         problems.append(f"{path}: {error}")
         return {}
+    texts = {key: value for key, value in values.items() if isinstance(value, str)}
+    problems += [f"{path}: {key}: it holds a NUL" for key, value in texts.items() if "\0" in value]
     for key, secret in _SECRETS_OF.items():
         if re.search(secret, str(values.get(key, ""))):
             name = PREFIX + key.upper()

@@ -11,6 +11,9 @@ from pathlib import Path
 from proxyd.config.bounded_files import read_at_most
 from proxyd.core.errors import ConfigError, ProfileError, RuleSyntaxError
 from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, list_names
+from proxyd.core.texts.safe_text import visible
+
+_MOST_OF_NAME = 50  # characters of four bytes each, of the name of an unfinished file; a file system takes 255 bytes
 
 
 def read_directory(folder: Path) -> list[SourceText]:
@@ -34,10 +37,13 @@ def read_directory(folder: Path) -> list[SourceText]:
 def profiles_to_keep(folder: Path) -> dict[str, str]:
     """Return the texts of a folder's profiles and lists by their names in a backup; of one that is not there, none.
 
-    Raises as ``read_directory`` does.
+    Raises as ``read_directory`` does, and ``ConfigError``: a name is not UTF-8, and so no text of a backup.
     """
-    found = read_directory(folder) if folder.is_dir() else []
-    return {f"profiles/{Path(each.file).name}": each.text for each in found}
+    found = {Path(each.file).name: each.text for each in (read_directory(folder) if folder.is_dir() else [])}
+    wrong = [visible(name) for name in found if name != os.fsencode(name).decode("utf-8", errors="replace")]
+    if wrong:
+        raise ConfigError([f"{folder}/{each}: no backup can keep this name, which is not UTF-8" for each in wrong])
+    return {f"profiles/{name}": text for name, text in found.items()}
 
 
 def read_profile(path: Path) -> list[SourceText]:
@@ -76,7 +82,7 @@ def write_text(path: Path, text: str) -> None:
     Makes the folder if that alone is missing. Raises ``ConfigError``: it cannot be written.
     """
     target = path.resolve()
-    new = target.with_name(f".{target.name}.new")
+    new = target.with_name(f".{target.name[:_MOST_OF_NAME]}.new")
     try:
         target.parent.mkdir(exist_ok=True)
         is_there = target.exists()

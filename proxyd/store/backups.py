@@ -72,6 +72,7 @@ def _must_be_new(target: Path) -> None:
 
 
 _PART = ".part"
+_MOST_OF_NAME = 50  # characters of four bytes each; a file system takes 255 bytes
 
 
 @asynccontextmanager
@@ -80,7 +81,7 @@ async def partial_copy(target: Path, texts: Mapping[str, str]) -> AsyncIterator[
 
     Whatever ends it before, also a kill, leaves nothing under that name: half a copy is useless.
     """
-    part = target.with_name(target.name + _PART)
+    part = target.with_name(f".{target.name[:_MOST_OF_NAME]}{_PART}")  # hidden, so that it is nobody's file
     await asyncio.to_thread(part.unlink, missing_ok=True)
     try:
         yield part
@@ -337,12 +338,17 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
     found = next((row for row in programs if row[2] not in WORDS_IN_SQLITE), None)
     if found is not None:
         raise StoreError(f"{path} holds the {found[0]} {visible(str(found[1]))[:60]!r}, which proxyd did not make")
-    computed = connection.execute(
-        "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c"
-        " WHERE t.type = 'table' AND c.hidden > 1"
-    ).fetchone()
-    if computed is not None:
-        raise StoreError(f"{path} computes the column {visible(str(computed))[:60]}, which proxyd did not make")
+    foreign = connection.execute(_FOREIGN).fetchone()
+    if foreign is not None:
+        raise StoreError(f"{path} holds the {visible(str(foreign[0]))[:60]!r}, which proxyd did not make")
+
+
+# A check, an index or a default that calls a function runs it at each row that is written, a computed column at each
+# that is read, and a default of a megabyte stands in every row without taking room in the file.
+_FOREIGN = """SELECT type || ' ' || name FROM sqlite_master
+    WHERE type = 'table' AND sql LIKE '%check%' OR type = 'index' AND length(replace(sql, '(', '')) <> length(sql) - 1
+  UNION ALL SELECT 'column ' || t.name || '.' || c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c
+    WHERE t.type = 'table' AND (c.hidden > 1 OR c.dflt_value LIKE '%(%' OR length(c.dflt_value) > 100)"""
 
 
 async def vacuum(database: str | Path) -> None:

@@ -17,7 +17,7 @@ from proxyd.store.databases.connections import store_errors
 SETTINGS_FILE: Final = "proxyd.toml"
 _FOLDER: Final = "profiles/"
 _TABLE = "kept_files"
-_LONGEST_NAME = 240  # bytes; a file system takes 255, and the name of an unfinished file is longer
+_LONGEST_NAME = 255  # bytes, which a file system takes
 
 
 def keep_files(copy: Path, texts: Mapping[str, str]) -> None:
@@ -49,15 +49,15 @@ def kept_files(copy: Path) -> dict[str, str]:
 def _is_kept_name(name: str) -> bool:
     """Return whether a backup would hold a file under this name.
 
-    >>> [_is_kept_name(each) for each in ("profiles/news.profile", "profiles/hosts.csv", "proxyd.toml")]
+    >>> [_is_kept_name(each) for each in ("profiles/news.profile", "profiles/.hosts.csv", "proxyd.toml")]
     [True, True, True]
     >>> [_is_kept_name(each) for each in ("profiles/.profile", "profiles/../a.profile", "profiles/run.sh")]
     [False, False, False]
     """
     file = name.removeprefix(_FOLDER)
-    if name == file or "/" in file or "\0" in file or file.startswith(".") or len(os.fsencode(file)) > _LONGEST_NAME:
+    if name == file or "/" in file or "\0" in file or len(os.fsencode(file)) > _LONGEST_NAME:
         return name == SETTINGS_FILE
-    return file.endswith(".profile") or is_list(file)
+    return (file.endswith(".profile") and not file.startswith(".")) or is_list(file)
 
 
 def profiles_among(texts: Mapping[str, str]) -> dict[str, str]:

@@ -226,7 +226,7 @@ async def test_a_link_to_the_database_stays_and_what_a_killed_restore_left_goes(
 
 async def test_a_copy_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database, backup = migrated_file(tmp_path / "p.db"), tmp_path / "backup.db"
-    (tmp_path / "backup.db.part").write_text("of one that was killed")
+    (tmp_path / ".backup.db.part").write_text("of one that was killed")
 
     async def checked(path: Path) -> None:
         assert not backup.exists()
@@ -235,7 +235,7 @@ async def test_a_copy_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeyp
     monkeypatch.setattr("proxyd.store.backups.check_copy", checked)
     await back_up(database, backup, {"profiles/a.profile": "-- a"})
     assert kept_files(backup) == {"profiles/a.profile": "-- a"}
-    assert not (tmp_path / "backup.db.part").exists()
+    assert not (tmp_path / ".backup.db.part").exists()
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ async def test_a_copy_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeyp
         ("UPDATE alembic_version SET version_num = '9999'", "a newer proxyd created them"),
         ("DROP TABLE items", "lacks items"),
         ("ALTER TABLE tokens RENAME COLUMN name TO label", "lacks tokens.name"),
-        ("ALTER TABLE tokens ADD COLUMN x AS (hex(zeroblob(999)))", "computes the column"),
+        ("ALTER TABLE tokens ADD COLUMN x AS (hex(zeroblob(999)))", "holds the 'column tokens.x'"),
     ],
 )
 async def test_what_is_not_as_proxyd_made_it_is_no_backup(tmp_path: Path, change: str, said: str) -> None:
@@ -287,7 +287,7 @@ async def test_a_copy_and_a_restored_database_are_on_the_disk_before_they_count(
         await store.upkeep.backup(nightly)
         assert synced[-2:] == [str(nightly), str(nightly.parent)]
         await back_up(database, backup)
-        assert synced[-3:] == [f"{backup}.part", *[str(backup.parent)] * 2]
+        assert synced[-3:] == [str(backup.with_name(f".{backup.name}.part")), *[str(backup.parent)] * 2]
     await restore(database, backup, stamp="now")
     assert synced[-1] == str(tmp_path)
     assert any(Path(path).name == "restored.db" for path in synced)
@@ -341,6 +341,11 @@ async def test_a_damaged_file_takes_the_place_of_nothing(tmp_path: Path) -> None
         "CREATE TRIGGER t AFTER INSERT ON probes BEGIN DELETE FROM tokens; END",
         "CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n",
         "CREATE VIRTUAL TABLE w USING fts5(x)",
+        "CREATE INDEX evil ON items(length(hex(zeroblob(400000000 + seq))))",
+        "CREATE INDEX evil ON items(seq) WHERE length(zeroblob(seq)) > 9",
+        "CREATE TABLE more (x TEXT CHECK (length(zeroblob(9)) > 0))",
+        "CREATE TABLE more (x TEXT DEFAULT (hex(zeroblob(9))))",
+        f"ALTER TABLE probes ADD COLUMN more TEXT DEFAULT '{'x' * 101}'",
     ],
 )
 async def test_a_backup_that_brings_programs_is_refused(made: str, tmp_path: Path) -> None:

@@ -352,6 +352,19 @@ def test_a_value_that_means_nothing_is_named_with_what_would(key: str, value: st
         load(environ={f"PROXYD_{key}": value})
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('database = "proxyd.toml"', "proxyd.toml: database: this is the settings file; name another one"),
+        ('profiles = "a\\u0000b"', "proxyd.toml: profiles: it holds a NUL"),
+    ],
+)
+def test_paths_that_cannot_be_are_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "proxyd.toml").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path / "proxyd.toml", environ={})
+
+
 def test_a_settings_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "proxyd.toml"
     file.write_text("budget = ", encoding="utf-8")

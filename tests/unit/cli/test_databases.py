@@ -99,6 +99,38 @@ def written_under(folder: Path) -> list[str]:
     return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
 
 
+def test_every_profile_that_a_daemon_reads_comes_back(
+    tmp_path: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for machine in (old, new):
+        machine.mkdir()
+    monkeypatch.chdir(old)
+    (old / "profiles").mkdir()
+    longest = f"{'ä' * 123}a.profile"  # 255 bytes
+    texts = {
+        longest: "-- a",
+        ".hosts.csv": "https://a.example/",
+        "sites.profile": "CREATE SOURCES s OF SITE FROM FILE '.hosts.csv';",
+    }
+    for name, text in texts.items():
+        (old / "profiles" / name).write_text(text)
+    assert say("db", "migrate")[0] == 0
+    assert say("backup", tmp_path / "copy.db")[0] == 0
+    monkeypatch.chdir(new)
+    assert say("restore", tmp_path / "copy.db")[0] == 0
+    assert {each.name: each.read_text() for each in (new / "profiles").iterdir()} == texts
+
+
+def test_a_name_that_no_backup_can_keep_is_said(here: Path, tmp_path: Path, say: Say) -> None:
+    (here / "profiles").mkdir(exist_ok=True)
+    Path(os.fsdecode(os.fsencode(here) + b"/profiles/\xff.profile")).write_text("-- a")
+    assert say("db", "migrate")[0] == 0
+    code, _, err = say("backup", tmp_path / "copy.db")
+    assert (code, "no backup can keep this name, which is not UTF-8" in err) == (1, True)
+    assert not (tmp_path / "copy.db").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -400,6 +400,7 @@ def _database(path: Path, script: str) -> Path:
             "are no plain table",
         ),
         ("CREATE TABLE feeds(url, title, user_title AS (hex(zeroblob(1000000000))), added)", "are no plain table"),
+        (f"CREATE TABLE feeds(url, title DEFAULT '{'x' * 101}', user_title, added)", "are no plain table"),
         ("CREATE VIRTUAL TABLE feeds USING fts5(url, title, user_title, added)", "are no plain table"),
         ("CREATE TABLE other(a)", "are no plain table"),
         ("CREATE TABLE feeds(url)", "cannot be read: no such column"),
