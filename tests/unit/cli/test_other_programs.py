@@ -405,7 +405,7 @@ def _database(path: Path, script: str) -> Path:
         ("CREATE TABLE other(a)", "are no plain table"),
         ("CREATE TABLE feeds(url)", "cannot be read: no such column"),
     ],
-    ids=["endless view", "computed column", "virtual table", "none", "other columns"],
+    ids=["endless view", "computed column", "long default", "virtual table", "none", "other columns"],
 )
 def test_a_database_of_reader_runs_nothing_of_its_own(imported: Import, tmp_path: Path, script: str, said: str) -> None:
     code, written, told = imported(_database(tmp_path / "db.sqlite", f"{_READER} {script};"))
